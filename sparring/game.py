@@ -1,0 +1,179 @@
+"""The contract between a game and the rest: a game is an async function over a table of players."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from sparring.types import Message, Request, Sampling, Task, Turn, Verdict, View, derive
+
+Speak = Callable[[Request], Awaitable[Turn]]
+
+
+class Outcome:
+    """How a game ended: a reward per seat, and whatever facts the game wants on record."""
+
+    def __init__(
+        self,
+        rewards: Mapping[str, float] | None = None,
+        *,
+        facts: Mapping[str, Any] | None = None,
+        void: str | None = None,
+        **by_seat: float,
+    ) -> None:
+        self.rewards = {seat: float(r) for seat, r in {**(rewards or {}), **by_seat}.items()}
+        self.facts = dict(facts or {})
+        self.void = void
+
+
+class Player:
+    """One seat's voice. `act` starts a fresh conversation, `reply` goes on with the last one."""
+
+    def __init__(self, seat: str, policy: str, trainable: bool, table: Table) -> None:
+        self.seat, self.policy, self.trainable = seat, policy, trainable
+        self._table = table
+        self._last: Turn | None = None
+
+    async def act(
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        system: str | None = None,
+        view: View | None = None,
+        **sampling: Any,
+    ) -> Turn:
+        messages = _messages(prompt)
+        if system is not None:
+            messages = [{"role": "system", "content": system}, *messages]
+        return await self._speak(messages, None, view, sampling)
+
+    async def reply(
+        self, prompt: str | Sequence[Message], *, view: View | None = None, **sampling: Any
+    ) -> Turn:
+        """Answer in the same conversation: what was said so far stays, id for id."""
+        return await self._speak(_messages(prompt), self._last, view, sampling)
+
+    def fork(self) -> Player:
+        """The same player at the same point of its conversation, to be asked independently."""
+        twin = Player(self.seat, self.policy, self.trainable, self._table)
+        twin._last = self._last
+        return twin
+
+    async def _speak(
+        self,
+        messages: list[Message],
+        previous: Turn | None,
+        view: View | None,
+        sampling: dict[str, Any],
+    ) -> Turn:
+        turn = await self._table.speak(self, messages, previous, view, sampling)
+        self._last = turn
+        return turn
+
+
+class Table:
+    """Where one game is played: its players, its record of turns and verdicts."""
+
+    def __init__(
+        self,
+        seats: Sequence[str],
+        seating: Mapping[str, str],
+        speak: Speak,
+        *,
+        seed: int = 0,
+        order: int = 0,
+        trainable: Callable[[str, str], bool] = lambda seat, policy: False,
+        sampling: Sampling | None = None,
+        outside: Callable[[], Any] | None = None,
+    ) -> None:
+        self.turns: list[Turn] = []
+        self.verdicts: list[Verdict] = []
+        self.seed = seed
+        self._order = order
+        self._asked = 0
+        self._speak = speak
+        self._sampling = sampling or Sampling()
+        self._outside = outside or _nothing
+        self._players = {
+            seat: Player(seat, seating[seat], trainable(seat, seating[seat]), self)
+            for seat in seats
+        }
+
+    def __getitem__(self, seat: str) -> Player:
+        return self._players[seat]
+
+    async def judge(self, ruling: Awaitable[Any]) -> Any:
+        """Await a judge. Engines hold their next batch for it, so that runs repeat exactly;
+        a `Verdict`, or a list of them, goes on the episode's record."""
+        with self._outside():
+            result = await ruling
+        found = result if isinstance(result, list | tuple) else [result]
+        self.verdicts += [v for v in found if isinstance(v, Verdict)]
+        return result
+
+    async def speak(
+        self,
+        player: Player,
+        messages: list[Message],
+        previous: Turn | None,
+        view: View | None,
+        sampling: dict[str, Any],
+    ) -> Turn:
+        number = self._asked
+        self._asked += 1
+        request = Request(
+            seat=player.seat,
+            policy=player.policy,
+            messages=messages,
+            sampling=replace(self._sampling, **sampling),
+            seed=derive(self.seed, number),
+            order=(self._order, number),
+            previous=previous,
+            view=view,
+        )
+        turn = await self._speak(request)
+        turn.trainable = player.trainable and bool(turn.token_ids)
+        self.turns.append(turn)
+        return turn
+
+
+@dataclass
+class Game:
+    """Subclass it, name the seats, write `play`. Fields of a subclass are its options."""
+
+    seats: ClassVar[tuple[str, ...]] = ()
+    zero_sum: ClassVar[bool] = False
+
+    async def play(self, task: Task, table: Table) -> Outcome:
+        raise TypeError(f"{type(self).__name__} is a game without a play method")
+
+    def task(self, seed: int) -> Task:
+        """The task of a seed, for games that make their own; others are given theirs."""
+        return Task(id=str(seed), game=type(self).__name__, data={"seed": seed})
+
+    def perfect(self, view: View, seed: int) -> str:
+        """The action of a perfect player, for games that are solved."""
+        raise ValueError(f"nobody has written a perfect player for {type(self).__name__}")
+
+
+@dataclass(frozen=True)
+class Forfeit:
+    """What a broken rule costs and pays."""
+
+    offender: float = -1.5
+    other: float = 0.5
+
+    def outcome(self, seats: Sequence[str], offender: str, reason: str, **facts: Any) -> Outcome:
+        rewards = {seat: self.offender if seat == offender else self.other for seat in seats}
+        return Outcome(rewards, facts={"end": "invalid", "invalid": offender, "reason": reason, **facts})
+
+
+def _messages(prompt: str | Sequence[Message]) -> list[Message]:
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield

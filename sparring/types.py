@@ -1,0 +1,135 @@
+"""The records every part of Sparring speaks in. Stdlib only: imported by all, imports none.
+
+A token's way: Task ─play─▶ Turn ─▶ Episode ─credit─▶ Sample ─▶ loss.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Message = dict[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
+Status = Literal["pass", "fail", "void"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One thing to play: a board, a pair of programs, a problem with its tests."""
+
+    id: str
+    game: str = ""
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A judge's ruling. `void` means the judge broke, never that the judged did."""
+
+    status: Status
+    kind: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "pass"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a reply is drawn. Temperature 0 is greedy; top_k 0 and top_p 1 cut nothing."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    max_tokens: int = 256
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a player that is a program may look at instead of the prompt's words."""
+
+    state: Any
+    actions: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Request:
+    """One player waiting for words: who speaks, on what, drawn how."""
+
+    seat: str
+    policy: str
+    messages: list[Message]
+    sampling: Sampling
+    seed: int
+    order: tuple[int, ...] = ()  # sorts a batch, so that batches do not depend on timing
+    previous: Turn | None = None  # the turn whose ids this prompt extends
+    view: View | None = None
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one player was shown and said, in the very ids that were sampled."""
+
+    seat: str
+    policy: str
+    shown: str
+    text: str
+    version: int = 0
+    prompt_ids: list[int] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish: str = "stop"  # stop | length | scripted
+    temperature: float = 1.0  # the logprobs are those of logits / temperature
+    trainable: bool = False
+
+
+@dataclass(slots=True)
+class Episode:
+    """One finished game, or a void one with its reason."""
+
+    id: str
+    game: str
+    task: Task
+    seed: int
+    group: str = ""  # episodes of one group are compared with each other
+    seating: dict[str, str] = field(default_factory=dict)  # seat -> policy
+    turns: list[Turn] = field(default_factory=list)
+    rewards: dict[str, float] = field(default_factory=dict)
+    verdicts: list[Verdict] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    void: str | None = None
+
+
+@dataclass(slots=True)
+class Sample:
+    """One sequence to learn from. All lists are as long as `ids`."""
+
+    policy: str
+    ids: list[int]
+    mask: list[int]  # 1 where the token was sampled and is learned from
+    advantages: list[float]
+    logprobs: list[float]  # as sampled; 0 where mask is 0
+    temperature: float = 1.0
+
+
+def derive(*parts: object) -> int:
+    """A 63-bit seed from any parts; the same parts always give the same seed."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def episode_to_json(episode: Episode) -> dict[str, Any]:
+    return dataclasses.asdict(episode)
+
+
+def episode_from_json(data: Mapping[str, Any]) -> Episode:
+    fields = dict(data)
+    fields["task"] = Task(**fields["task"])
+    fields["turns"] = [Turn(**turn) for turn in fields["turns"]]
+    fields["verdicts"] = [Verdict(**verdict) for verdict in fields["verdicts"]]
+    return Episode(**fields)
