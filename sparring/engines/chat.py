@@ -1,0 +1,50 @@
+"""The one place where messages become ids. Sampled ids are carried over, never made again."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from sparring.types import Message, Request
+
+_SAID = "⁂said⁂"  # stands for a reply while we look at what the template puts after it
+
+
+class Chat:
+    """A tokenizer and its chat template."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self._encode = lru_cache(maxsize=8192)(self._encode_text)
+
+    def prompt_ids(self, request: Request) -> list[int]:
+        if request.previous is None:
+            return list(self._encode(self.render(request.messages)))
+        previous = request.previous
+        heard = self.after_reply(request.messages, closed=self._closed(previous.token_ids))
+        return [*previous.prompt_ids, *previous.token_ids, *self._encode(heard)]
+
+    def render(self, messages: list[Message]) -> str:
+        return str(
+            self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
+        )
+
+    def after_reply(self, messages: list[Message], *, closed: bool) -> str:
+        """What stands between a reply's last token and the next reply's first one."""
+        before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _SAID}]
+        text = self.render([*before, *messages]).split(_SAID, 1)[1]
+        end = self.tokenizer.eos_token
+        # A reply that was sampled to its end already holds the token that closes it.
+        return text.removeprefix(end) if closed and text.startswith(end) else text
+
+    def decode(self, ids: list[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+
+    def _closed(self, ids: list[int]) -> bool:
+        return bool(ids) and ids[-1] == self.tokenizer.eos_token_id
+
+    def _encode_text(self, text: str) -> tuple[int, ...]:
+        # The template writes its own special tokens; the tokenizer must not add others.
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False))

@@ -1,0 +1,69 @@
+"""Drawing tokens. Each request owns its randomness, so that what it says does not depend on
+who shares its batch: position t of seed s always draws with the same uniform number.
+
+Shapes: B requests, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / the golden ratio
+_MIX1 = -4658895280553007687
+_MIX2 = -7723592293110705685
+
+
+def uniforms(seeds_B: Tensor, step: int) -> Tensor:
+    """A number in (0, 1) per seed and step: a counter-based generator (splitmix64)."""
+    x = seeds_B + _signed(_GOLDEN * (step + 1))
+    x = (x ^ _shift(x, 30)) * _MIX1
+    x = (x ^ _shift(x, 27)) * _MIX2
+    x = x ^ _shift(x, 31)
+    return (_shift(x, 11).to(torch.float64) + 0.5) / 2.0**53
+
+
+def _signed(x: int) -> int:
+    return ((x + 2**63) % 2**64) - 2**63
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """A logical right shift: torch's own keeps the sign."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def truncate(logits_BV: Tensor, top_k_B: Tensor, top_p_B: Tensor) -> Tensor:
+    """Logits with everything outside each row's top-k and nucleus set to −inf."""
+    ordered, index = logits_BV.sort(dim=-1, descending=True)
+    ranks = torch.arange(ordered.shape[-1], device=ordered.device)
+    probabilities = ordered.softmax(-1)
+    before = probabilities.cumsum(-1) - probabilities
+    k = torch.where(top_k_B > 0, top_k_B, ordered.shape[-1])
+    keep = (ranks < k[:, None]) & (before < top_p_B[:, None])
+    keep[:, 0] = True
+    return torch.full_like(logits_BV, -torch.inf).scatter(
+        -1, index, ordered.masked_fill(~keep, -torch.inf)
+    )
+
+
+def draw(
+    logits_BV: Tensor,
+    temperature_B: Tensor,
+    top_k_B: Tensor,
+    top_p_B: Tensor,
+    uniforms_B: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """One token per row, and its logprob under the tempered distribution before truncation:
+    the one that the learner can compute again."""
+    greedy_B = temperature_B == 0
+    scaled = logits_BV.float() / torch.where(greedy_B, 1.0, temperature_B)[:, None]
+    logprobs = scaled.log_softmax(-1)
+    allowed = scaled
+    if bool((top_k_B > 0).any()) or bool((top_p_B < 1).any()):
+        allowed = truncate(scaled, top_k_B, top_p_B)
+    cumulative = allowed.softmax(-1).double().cumsum(-1)
+    threshold = uniforms_B[:, None] * cumulative[:, -1:]
+    drawn_B = torch.searchsorted(cumulative, threshold, right=True)[:, 0]
+    drawn_B = drawn_B.clamp(max=logits_BV.shape[-1] - 1)
+    token_B = torch.where(greedy_B, logits_BV.argmax(-1), drawn_B)
+    return token_B, logprobs.gather(-1, token_B[:, None])[:, 0]

@@ -1,0 +1,1 @@
+"""Moving weights: models, policies, losses and the one learner."""

@@ -1,0 +1,242 @@
+"""The one learner. It sees samples with advantages and moves weights; which algorithm made the
+advantages it does not know."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sparring.learn.batches import Batch, by_budget, collate, split
+from sparring.learn.losses import (
+    Totals,
+    chunked_logprobs,
+    clipped_policy_loss,
+    kl_k3,
+    token_weights,
+)
+from sparring.learn.policies import BASE, Policies
+from sparring.run.config import LearnConfig
+from sparring.types import Sample, derive
+
+REFERENCE = "reference"
+
+
+class CanaryError(RuntimeError):
+    """The weights that spoke are not the weights that learn."""
+
+
+class Optimizer:
+    """AdamW over float32 masters, for weights of any dtype."""
+
+    def __init__(self, parameters: dict[str, Any], config: LearnConfig) -> None:
+        self.parameters = parameters
+        self.masters = {
+            name: p if p.dtype == torch.float32 else p.detach().float().clone()
+            for name, p in parameters.items()
+        }
+        self.adam = torch.optim.AdamW(
+            list(self.masters.values()),
+            lr=config.lr,
+            betas=config.betas,
+            weight_decay=config.weight_decay,
+        )
+
+    def step(self, lr: float, max_norm: float) -> float:
+        for group in self.adam.param_groups:
+            group["lr"] = lr
+        for name, p in self.parameters.items():
+            if self.masters[name] is not p:
+                self.masters[name].grad = None if p.grad is None else p.grad.float()
+        norm = torch.nn.utils.clip_grad_norm_(list(self.masters.values()), max_norm)
+        if torch.isfinite(norm):
+            self.adam.step()
+        for name, p in self.parameters.items():
+            p.grad = None
+            if self.masters[name] is not p:
+                with torch.no_grad():
+                    p.copy_(self.masters[name])
+        return float(norm)
+
+    def state(self) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        for name, master in self.masters.items():
+            if master is not self.parameters[name]:
+                found[f"{name}/master"] = master
+            for key, value in self.adam.state.get(master, {}).items():
+                found[f"{name}/{key}"] = value
+        return found
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        slots: dict[str, dict[str, Tensor]] = defaultdict(dict)
+        for key, value in state.items():
+            name, slot = key.rsplit("/", 1)
+            slots[name][slot] = value
+        self.adam.state.clear()
+        for name, master in self.masters.items():
+            own = slots.get(name, {})
+            if "master" in own:
+                with torch.no_grad():
+                    master.copy_(own.pop("master"))
+            if own:
+                self.adam.state[master] = {
+                    k: v.clone() if k == "step" else v.to(master.device).clone()
+                    for k, v in own.items()
+                }
+
+
+class Learner:
+    def __init__(
+        self, policies: Policies, learned: Sequence[str], config: LearnConfig, *, seed: int = 0,
+        canary: float | None = None, max_tokens: int = 1,
+    ) -> None:
+        self.policies, self.config, self.seed, self.canary = policies, config, seed, canary
+        self.max_tokens = max_tokens
+        self.lr_scale = 1.0  # lowered by the collapse guard
+        self.optimizers: dict[str, Optimizer] = {}
+        for name in learned:
+            if name not in policies.names():
+                policies.add(name)
+            self.optimizers[name] = Optimizer(policies.parameters(name), config)
+            if config.kl > 0 and config.reference == "moving":
+                policies.add(self.reference(name), name)
+
+    def reference(self, name: str) -> str:
+        return f"{REFERENCE}_{name}" if self.config.reference == "moving" else BASE
+
+    def lr(self, iteration: int, iterations: int) -> float:
+        """Linear warm-up, then constant or linear decay to the floor."""
+        warm = min(1.0, (iteration + 1) / max(1, self.config.warmup))
+        left = 1 - iteration / max(1, iterations)
+        decay = 1.0 if self.config.schedule == "constant" else max(self.config.lr_floor, left)
+        return self.config.lr * self.lr_scale * warm * decay
+
+    def fit(self, samples: Sequence[Sample], iteration: int, iterations: int = 1) -> dict[str, float]:
+        """Learn from one iteration's samples; returns means over its optimizer steps."""
+        stats: dict[str, float] = {}
+        for name in self.optimizers:
+            mine = [s for s in samples if s.policy == name and any(s.mask)]
+            if not mine:
+                continue
+            prefix = "" if len(self.optimizers) == 1 else f"{name}/"
+            found = self._fit_policy(name, mine, iteration, self.lr(iteration, iterations))
+            stats |= {f"learn/{prefix}{key}": value for key, value in found.items()}
+            self.policies.set_version(name, self.policies.version(name) + 1)
+        return stats
+
+    def _fit_policy(
+        self, name: str, samples: list[Sample], iteration: int, lr: float
+    ) -> dict[str, float]:
+        sums: dict[str, float] = defaultdict(float)
+        steps = 0
+        gap = None
+        for epoch in range(self.config.epochs):
+            generator = torch.Generator().manual_seed(derive(self.seed, iteration, epoch, name))
+            for part in split(samples, self.config.minibatches, generator):
+                found = self._accumulate(name, part, first=steps == 0)
+                if gap is None:
+                    gap = found["canary"]
+                    self._check_canary(gap, name)
+                found["grad_norm"] = self.optimizers[name].step(lr, self.config.max_grad_norm)
+                for key, value in found.items():
+                    sums[key] += value
+                steps += 1
+        self._move_reference(name)
+        means = {key: value / steps for key, value in sums.items()}
+        return {**means, "canary": gap or 0.0, "lr": lr, "steps": float(steps)}
+
+    def _accumulate(self, name: str, samples: list[Sample], first: bool) -> dict[str, float]:
+        """Forward and backward over one optimizer batch, in micro-batches."""
+        micro_batches = by_budget(samples, self.config.tokens_per_batch)
+        totals = Totals(
+            sequences=len(samples),
+            tokens=sum(sum(s.mask) for s in samples),
+            micro_batches=len(micro_batches),
+            max_tokens=self.max_tokens,
+        )
+        sums: dict[str, float] = defaultdict(float)
+        pad = self.policies.tokenizer.pad_token_id
+        for micro in micro_batches:
+            batch = collate(micro, pad, self.policies.device)
+            loss, found = self._loss(name, batch, totals)
+            loss.backward()
+            for key, value in found.items():
+                sums[key] += value
+        return dict(sums)
+
+    def _loss(self, name: str, batch: Batch, totals: Totals) -> tuple[Tensor, dict[str, float]]:
+        config = self.config
+        with self.policies.using(name) as model:
+            logprobs, entropy = self.logprobs(model, batch)
+        chosen = batch.mask[:, 1:]
+        weights = token_weights(chosen, config.aggregation, totals)[chosen]
+        old, advantages = batch.logprobs[:, 1:][chosen], batch.advantages[:, 1:][chosen]
+        losses, held = clipped_policy_loss(
+            logprobs, old, advantages, config.clip_low, config.clip_high
+        )
+        per_token = 1 / max(1, totals.tokens)
+        stats = {
+            "canary": float((logprobs.detach() - old).abs().sum()) * per_token,
+            "entropy": float(entropy.detach().sum()) * per_token,
+            "clip_rate": float(held.sum()) * per_token,
+        }
+        if config.kl > 0:
+            with torch.no_grad(), self.policies.using(self.reference(name)) as model:
+                reference, _ = self.logprobs(model, batch)
+            kl = kl_k3(logprobs, reference)
+            losses = losses + config.kl * kl
+            stats["kl"] = float(kl.detach().sum()) * per_token
+        if config.entropy > 0:
+            losses = losses - config.entropy * entropy
+        loss = (losses * weights).sum()
+        return loss, {"loss": float(loss.detach()), **stats}
+
+    def logprobs(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logprob and entropy of every masked token, flat, in the order of the mask."""
+        hidden = model.get_decoder()(
+            input_ids=batch.ids, attention_mask=batch.attention, use_cache=False
+        ).last_hidden_state
+        chosen = batch.mask[:, 1:]
+        temperature = batch.temperature[:, None].expand_as(chosen)[chosen]
+        head = model.get_output_embeddings()
+        return chunked_logprobs(
+            hidden[:, :-1][chosen], head, batch.ids[:, 1:][chosen], temperature,
+            self.config.head_chunk,
+        )
+
+    def _check_canary(self, gap: float, name: str) -> None:
+        if self.canary is not None and not gap <= self.canary:
+            raise CanaryError(
+                f"the logprobs that {name!r} was sampled with differ from the learner's by "
+                f"{gap:.4f} nats per token (limit {self.canary}): the engine speaks with other "
+                "weights than the learner moves. Was the policy published to the engine after the "
+                "last update, and do both use the same dtype and temperature?"
+            )
+
+    @torch.no_grad()
+    def _move_reference(self, name: str) -> None:
+        """The magnet follows the policy slowly, which is what stops self-play from cycling."""
+        if self.config.kl > 0 and self.config.reference == "moving":
+            current, magnet = self.policies.state(name), self.policies.state(self.reference(name))
+            for key, value in magnet.items():
+                value.lerp_(current[key], self.config.reference_rate)
+
+    def state(self) -> dict[str, dict[str, Tensor]]:
+        """All tensors that shape the next step, by file."""
+        found = {}
+        for name, optimizer in self.optimizers.items():
+            found[f"{name}.policy"] = self.policies.state(name)
+            found[f"{name}.optimizer"] = optimizer.state()
+            if self.reference(name) in self.policies.names() and self.reference(name) != BASE:
+                found[f"{name}.reference"] = self.policies.state(self.reference(name))
+        return found
+
+    def load(self, state: dict[str, dict[str, Tensor]]) -> None:
+        for name, optimizer in self.optimizers.items():
+            self.policies.load(name, state[f"{name}.policy"])
+            optimizer.load(state[f"{name}.optimizer"])
+            if f"{name}.reference" in state:
+                self.policies.load(self.reference(name), state[f"{name}.reference"])

@@ -1,0 +1,82 @@
+"""Losses as pure functions of tensors. Names are those everyone knows from TRL, and the values
+match it on the same tensors.
+
+Shapes: B sequences, T tokens, N tokens in all, H hidden, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+Aggregation = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
+
+
+def clipped_policy_loss(
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip_low: float, clip_high: float
+) -> tuple[Tensor, Tensor]:
+    """PPO's clipped surrogate per token, and whether the clip holds the token back."""
+    ratio = (logprobs - old_logprobs).exp()
+    clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
+    loss = -torch.min(ratio * advantages, clipped * advantages)
+    held = ((ratio < 1 - clip_low) & (advantages < 0)) | ((ratio > 1 + clip_high) & (advantages > 0))
+    return loss, held
+
+
+def kl_k3(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
+    """Schulman's k3 estimate of KL(policy ‖ reference) from the sampled tokens: unbiased, ≥ 0."""
+    gap = reference_logprobs - logprobs
+    return gap.exp() - gap - 1
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What one optimizer step is made of, across its micro-batches."""
+
+    sequences: int
+    tokens: int
+    micro_batches: int = 1
+    max_tokens: int = 1  # the longest reply allowed, Dr. GRPO's constant
+
+
+def token_weights(mask_BT: Tensor, kind: Aggregation, totals: Totals) -> Tensor:
+    """Each token's weight, so that the step's loss is the plain sum of weight × loss."""
+    mask = mask_BT.float()
+    if kind == "grpo":
+        return mask / mask.sum(-1, keepdim=True).clamp(min=1) / totals.sequences
+    if kind == "bnpo":
+        return mask / mask.sum().clamp(min=1) / totals.micro_batches
+    if kind == "dr_grpo":
+        return mask / (totals.sequences * totals.max_tokens)
+    return mask / max(totals.tokens, 1)
+
+
+def chunked_logprobs(
+    hidden_NH: Tensor,
+    head: Callable[[Tensor], Tensor],
+    targets_N: Tensor,
+    temperature_N: Tensor,
+    chunk: int = 1024,
+) -> tuple[Tensor, Tensor]:
+    """Each target's logprob and the entropy at its place. Logits exist for one chunk at a time,
+    in the backward pass too, where they are computed again."""
+
+    def one(hidden: Tensor, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
+        logprobs = (head(hidden).float() / temperature[:, None]).log_softmax(-1)
+        entropy = -(logprobs.exp() * logprobs).sum(-1)
+        return logprobs.gather(-1, targets[:, None])[:, 0], entropy
+
+    parts = []
+    for i in range(0, len(targets_N), chunk):
+        pieces = (hidden_NH[i : i + chunk], targets_N[i : i + chunk], temperature_N[i : i + chunk])
+        if torch.is_grad_enabled():
+            parts.append(checkpoint(one, *pieces, use_reentrant=False))
+        else:
+            parts.append(one(*pieces))
+    logprobs, entropies = zip(*parts, strict=True)
+    return torch.cat(logprobs), torch.cat(entropies)

