@@ -1,0 +1,92 @@
+"""The games by name, so that a recipe says `kuhn` and `--help` imports none of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sparring.game import Game
+
+GAMES: dict[str, str] = {
+    "tictactoe": "sparring.games.tictactoe:TicTacToe",
+    "kuhn": "sparring.games.kuhn:KuhnPoker",
+    "negotiation": "sparring.games.negotiation:SimpleNegotiation",
+}
+
+
+class UnknownGame(ValueError):
+    """No game, or no option of a game, goes by this name."""
+
+
+def load_game(name: str, **options: Any) -> Game:
+    """A game by registry name, by `some.module:Class` or by `path/to/file.py:Class`."""
+    kind = game_class(name)
+    valid = [field.name for field in dataclasses.fields(kind) if field.init]
+    for option in options:
+        if option not in valid:
+            raise UnknownGame(f"{name} has no option {option!r}{_nearest(option, valid)}")
+    return kind(**options)
+
+
+def game_class(name: str) -> type[Game]:
+    if ":" not in name and name not in GAMES:
+        raise UnknownGame(f"there is no game {name!r}{_nearest(name, GAMES)}")
+    where, _, attribute = GAMES.get(name, name).rpartition(":")
+    module = _module(where, name)
+    found = getattr(module, attribute, None)
+    if found is None:
+        games = [key for key, value in vars(module).items() if _is_game(value)]
+        raise UnknownGame(f"{where} has no class {attribute!r}{_nearest(attribute, games)}")
+    if not _is_game(found):
+        raise UnknownGame(f"{name} is not a subclass of sparring.game.Game")
+    return found
+
+
+def _module(where: str, name: str) -> ModuleType:
+    if not where.endswith(".py"):
+        try:
+            return importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            # A game that exists but misses one of its own imports must say so itself.
+            if error.name is None or not f"{where}.".startswith(f"{error.name}."):
+                raise
+            raise UnknownGame(
+                f"there is no module {where!r} to take the game {name!r} from"
+                f"{_nearest(name, GAMES)}"
+            ) from error
+    path = Path(where).resolve()
+    if not path.is_file():
+        raise UnknownGame(f"there is no file {where!r} to take the game {name!r} from")
+    key = f"sparring_game_{path.stem}_{abs(hash(str(path)))}"
+    if key in sys.modules:
+        return sys.modules[key]
+    spec = importlib.util.spec_from_file_location(key, path)
+    assert spec is not None and spec.loader is not None  # a .py file always has a loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[key] = module  # dataclasses look their module up there while it loads
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[key]
+        raise
+    return module
+
+
+def _is_game(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Game) and value is not Game
+
+
+def _nearest(word: str, valid: Iterable[str]) -> str:
+    """What to say after an unknown word: the nearest valid one, or all of them."""
+    known = list(valid)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; there are: {', '.join(known)}" if known else ""

@@ -1,0 +1,64 @@
+"""How the games ask for an answer and read it, so that all of them are strict in the same way."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+# reason: rules, observation, think aloud. short: the same, answer only, for small models.
+# terse: a handful of characters without rules, for models that learn from random weights.
+STYLES = ("reason", "short", "terse")
+
+_OPEN = r"\boxed{"
+
+
+def check_style(style: str) -> None:
+    if style not in STYLES:
+        close = difflib.get_close_matches(style, STYLES, n=1, cutoff=0.0)
+        raise ValueError(f"there is no style {style!r}; did you mean {close[0]!r}?")
+
+
+def boxed(text: str) -> str | None:
+    r"""What stands in the last complete \boxed{…}, or None where there is none."""
+    start = text.rfind(_OPEN)
+    while start >= 0:
+        inside = _balanced(text, start + len(_OPEN))
+        if inside is not None:
+            return inside
+        start = text.rfind(_OPEN, 0, start)
+    return None
+
+
+def answer(text: str) -> str:
+    r"""The action a text names: its last box, or, without any box, the whole of it."""
+    found = boxed(text)
+    found = (text if found is None else found).strip()
+    # Real models like \boxed{\text{bet}}; it says the same.
+    if found.startswith(r"\text{") and found.endswith("}"):
+        found = found[len(r"\text{") : -1].strip()
+    if found.startswith("[") and found.endswith("]"):
+        found = found[1:-1].strip()
+    return found
+
+
+def ask(style: str, what: str, form: str) -> str:
+    """The closing line of a prompt in words; small models need to see the form itself."""
+    if style == "reason":
+        return f"Reason step by step, and put your final answer, {what}, in \\boxed{{}}."
+    return f"Answer only with {what}: {form}"
+
+
+def limit(style: str, terse: int, short: int, chosen: int | None) -> dict[str, Any]:
+    """The sampling a game asks for; how long reasoning may go on is left to the recipe."""
+    if chosen is not None:
+        return {"max_tokens": chosen}
+    return {} if style == "reason" else {"max_tokens": terse if style == "terse" else short}
+
+
+def _balanced(text: str, start: int) -> str | None:
+    depth = 1
+    for at in range(start, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if depth == 0:
+            return text[start:at]
+    return None

@@ -1,0 +1,133 @@
+"""Kuhn poker: the smallest poker with bluffing, solved, so that a policy's weakness is a number."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sparring.game import Forfeit, Game, Outcome, Table
+from sparring.games.answers import answer, ask, check_style, limit
+from sparring.types import Task, View
+
+# A history is a string of "p" (check or fold) and "b" (bet or call). An information set is
+# the mover's own card and the history: "Qpb" holds the queen, checked, and was bet at.
+CARDS = "JQK"
+WORDS = {"": ("check", "bet"), "p": ("check", "bet"), "b": ("fold", "call"), "pb": ("fold", "call")}
+INFOSETS = tuple(card + history for history in WORDS for card in CARDS)
+VALUE = -1 / 18  # of the game to the first player
+NAMES = {"J": "Jack", "Q": "Queen", "K": "King"}
+
+
+def to_move(history: str) -> int:
+    """0 when the first player is to move, 1 when the second is."""
+    return len(history) % 2
+
+
+def payoff(cards: str, history: str) -> int | None:
+    """Chips the first player wins (the second loses them), or None while the hand goes on."""
+    if history in WORDS:
+        return None
+    higher = 1 if CARDS.index(cards[0]) > CARDS.index(cards[1]) else -1
+    if history.endswith("bp"):  # whoever bet wins the other's ante
+        return 1 if to_move(history) == 0 else -1
+    return 2 * higher if history.endswith("bb") else higher
+
+
+def nash(alpha: float = 1 / 3) -> dict[str, float]:
+    """The equilibrium for any alpha in [0, 1/3]: probability of bet or call per information set."""
+    if not 0 <= alpha <= 1 / 3:
+        raise ValueError(f"alpha must be between 0 and 1/3, not {alpha}")
+    first = {"J": alpha, "Q": 0.0, "K": 3 * alpha, "Jpb": 0.0, "Qpb": alpha + 1 / 3, "Kpb": 1.0}
+    second = {"Jp": 1 / 3, "Qp": 0.0, "Kp": 1.0, "Jb": 0.0, "Qb": 1 / 3, "Kb": 1.0}
+    return first | second
+
+
+def parse(text: str, history: str) -> str | None:
+    """ "p" or "b" for the legal action a text names, in letters or in words, or None."""
+    return dict(zip(("p", "b", *WORDS[history]), "pbpb", strict=True)).get(answer(text).lower())
+
+
+@dataclass
+class KuhnPoker(Game):
+    """One hand of Kuhn poker for real chips: ±1 or ±2.
+
+    A forfeit of -1.5 is cheaper than losing a called bet, yet never worth it: check and fold
+    cost at most the ante.
+    """
+
+    seats: ClassVar[tuple[str, ...]] = ("first", "second")
+    zero_sum: ClassVar[bool] = True
+
+    style: str = "reason"
+    invalid: float = -1.5  # to whoever names no legal action
+    invalid_other: float = 0.5
+    max_tokens: int | None = None  # None: as the style needs
+
+    def __post_init__(self) -> None:
+        check_style(self.style)
+
+    async def play(self, task: Task, table: Table) -> Outcome:
+        cards, history = "".join(task.data["cards"]), ""
+        while (chips := payoff(cards, history)) is None:
+            mover = to_move(history)
+            seat, infoset = self.seats[mover], cards[mover] + history
+            turn = await table[seat].act(
+                self.prompt(infoset),
+                view=self.view(infoset),
+                **limit(self.style, 1, 16, self.max_tokens),
+            )
+            action = parse(turn.text, history)
+            if action is None:
+                return Forfeit(self.invalid, self.invalid_other).outcome(
+                    self.seats, seat, "not a legal action", cards=cards, history=history
+                )
+            history += action
+        facts = {
+            "end": "fold" if history.endswith("bp") else "showdown",
+            "winner": self.seats[0 if chips > 0 else 1],
+            "cards": cards,
+            "history": history,
+        }
+        return Outcome(first=chips, second=-chips, facts=facts)
+
+    def view(self, infoset: str) -> View:
+        return View(state=infoset, actions=self.actions(infoset))
+
+    def actions(self, infoset: str) -> tuple[str, str]:
+        """The two legal actions, the passive one first, in the words of the style."""
+        check, bet = WORDS[infoset[1:]]
+        return ("p", "b") if self.style == "terse" else (check, bet)
+
+    def perfect(self, view: View, seed: int) -> str:
+        """The equilibrium with alpha = 1/3, its coins tossed by the seed."""
+        return view.actions[random.Random(seed).random() < nash()[view.state]]
+
+    def task(self, seed: int) -> Task:
+        cards = "".join(random.Random(seed).sample(CARDS, 2))
+        return Task(id=str(seed), game="kuhn", data={"seed": seed, "cards": cards})
+
+    def prompt(self, infoset: str) -> str:
+        if self.style == "terse":
+            return infoset
+        card, history = NAMES[infoset[0]], infoset[1:]
+        check, bet = WORDS[history]
+        so_far = {
+            "": "You act first.",
+            "p": "The other player checked.",
+            "b": "The other player bet.",
+            "pb": "You checked, the other player bet.",
+        }[history]
+        if self.style == "short":
+            rules = "Kuhn poker with Jack < Queen < King. One chip each is in the pot."
+        else:
+            rules = (
+                "You are playing one hand of Kuhn poker. The deck is Jack, Queen and King, the "
+                "King being highest. Each of the two players has put one chip into the pot and "
+                "holds one card. Without a bet you may check or bet one chip; facing a bet you "
+                "may fold, which gives the pot away, or call for one chip. After two checks or "
+                "a call the higher card takes the pot. Your score is the chips you win or lose. "
+                "An illegal action ends the hand and costs you 1.5 chips."
+            )
+        closing = ask(self.style, f"{check} or {bet}", f"\\boxed{{{check}}} or \\boxed{{{bet}}}")
+        return f"{rules}\nYour card: {card}. {so_far}\n{closing}"

@@ -1,0 +1,138 @@
+"""Tic-tac-toe: small enough to solve, so that every move's regret is known exactly."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+from sparring.game import Forfeit, Game, Outcome, Table
+from sparring.games.answers import answer, ask, check_style, limit
+from sparring.types import Task, View
+
+# A board is nine characters, row by row: "X", "O", or "." for a free cell. X moves first.
+EMPTY = "." * 9
+LINES = (
+    *((0, 1, 2), (3, 4, 5), (6, 7, 8)),
+    *((0, 3, 6), (1, 4, 7), (2, 5, 8)),
+    *((0, 4, 8), (2, 4, 6)),
+)
+
+
+def mover(board: str) -> str:
+    return "X" if board.count("X") == board.count("O") else "O"
+
+
+def legal(board: str) -> tuple[int, ...]:
+    return tuple(cell for cell in range(9) if board[cell] == ".")
+
+
+def put(board: str, cell: int) -> str:
+    """The board after the player to move takes a cell."""
+    return board[:cell] + mover(board) + board[cell + 1 :]
+
+
+def winner(board: str) -> str | None:
+    for a, b, c in LINES:
+        if board[a] != "." and board[a] == board[b] == board[c]:
+            return board[a]
+    return None
+
+
+@cache
+def value(board: str) -> int:
+    """What perfect play brings the player to move: +1, 0 or -1."""
+    if winner(board) is not None:
+        return -1  # only the player who has just moved can have completed a line
+    return max((-value(put(board, cell)) for cell in legal(board)), default=0)
+
+
+def action_value(board: str, cell: int) -> int:
+    """What a move brings the player who makes it, both being perfect afterwards."""
+    return -value(put(board, cell))
+
+
+def optimal(board: str) -> tuple[int, ...]:
+    """All moves that keep the value of the board."""
+    return tuple(cell for cell in legal(board) if action_value(board, cell) == value(board))
+
+
+def parse(text: str, board: str) -> int | None:
+    """The free cell a text names, or None."""
+    found = answer(text)
+    if len(found) != 1 or found not in "012345678" or board[int(found)] != ".":
+        return None
+    return int(found)
+
+
+@dataclass
+class TicTacToe(Game):
+    """Three in a row wins. X begins."""
+
+    seats: ClassVar[tuple[str, ...]] = ("x", "o")
+    zero_sum: ClassVar[bool] = True
+
+    style: str = "reason"
+    invalid: float = -1.5  # to whoever names no free cell
+    invalid_other: float = 0.5
+    cap: int = 9  # moves in all; a game cut short by it scores 0/0
+    max_tokens: int | None = None  # None: as the style needs
+
+    def __post_init__(self) -> None:
+        check_style(self.style)
+
+    async def play(self, task: Task, table: Table) -> Outcome:
+        board, moves = EMPTY, list[int]()
+        while not winner(board) and legal(board):
+            if len(moves) >= self.cap:
+                return Outcome(x=0, o=0, facts={"end": "cap", "moves": moves})
+            seat = mover(board).lower()
+            turn = await table[seat].act(
+                self.prompt(board),
+                view=self.view(board),
+                **limit(self.style, 1, 16, self.max_tokens),
+            )
+            cell = parse(turn.text, board)
+            if cell is None:
+                forfeit = Forfeit(self.invalid, self.invalid_other)
+                return forfeit.outcome(self.seats, seat, "not a free cell", moves=moves)
+            board = put(board, cell)
+            moves.append(cell)
+        won = winner(board)
+        if won is None:
+            return Outcome(x=0, o=0, facts={"end": "draw", "moves": moves})
+        facts = {"end": "win", "winner": won.lower(), "moves": moves}
+        return Outcome({s: 1 if s == won.lower() else -1 for s in self.seats}, facts=facts)
+
+    def view(self, board: str) -> View:
+        return View(state=board, actions=tuple(map(str, legal(board))))
+
+    def perfect(self, view: View, seed: int) -> str:
+        """One of the moves that keep the value of the board, picked by the seed."""
+        return str(random.Random(seed).choice(optimal(view.state)))
+
+    def task(self, seed: int) -> Task:
+        return Task(id=str(seed), game="tictactoe", data={"seed": seed})
+
+    def prompt(self, board: str) -> str:
+        me = mover(board)
+        cells = [str(i) if mark == "." else mark for i, mark in enumerate(board)]
+        if self.style == "terse":
+            return f"{me}:{''.join(cells)}"
+        rows = "\n".join(" ".join(cells[row : row + 3]) for row in (0, 3, 6))
+        free = ", ".join(map(str, legal(board)))
+        if self.style == "short":
+            rules = f"Tic-tac-toe. You are {me}. Three {me} in a line win."
+        else:
+            rules = (
+                f"You are playing tic-tac-toe as {me}; X begins. The cells of the board are "
+                "numbered 0 to 8, row by row; a free cell shows its number. Players take turns "
+                "to mark a free cell. Whoever first has three marks in one row, column or "
+                "diagonal wins; a full board without such a line is a draw. Naming anything but "
+                "a free cell loses the game at once."
+            )
+        # A small model copies the example, so the example must be a legal move.
+        example = f"\\boxed{{{legal(board)[len(legal(board)) // 2]}}}"
+        closing = ask(self.style, "the number of a free cell", f"for example {example}")
+        return f"{rules}\nBoard:\n{rows}\nFree cells: {free}\n{closing}"
