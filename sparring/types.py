@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Message = dict[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
+BASE = "base"  # the policy that nobody moved
+MAIN = "main"  # the policy that learns, where there is one
 Status = Literal["pass", "fail", "void"]
+
+
+class VoidGame(Exception):
+    """Raised in a game when no fair outcome can be had; the message is the reason on record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from transformers import DynamicCache
 from sparring.engines.chat import Chat
 from sparring.engines.sampling import draw, uniforms
 from sparring.learn.policies import Policies
-from sparring.types import Request, Sampling, Turn
+from sparring.types import Request, Sampling, Turn, VoidGame
 
 _QUIET_TICKS = 8  # turns of the event loop without a new request before a batch is formed
 
 
-class PromptTooLong(ValueError):
+class PromptTooLong(VoidGame):
     """A prompt with no room left for a reply in the model's context."""
 
 

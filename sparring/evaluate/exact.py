@@ -31,9 +31,10 @@ def regrets(episode: Episode, policy: str | None = None) -> list[float]:
     board, found = tictactoe.EMPTY, []
     moves: list[int | None] = list(episode.facts.get("moves", []))
     offender = episode.facts.get("invalid")
-    for cell in [*moves, None] if offender else moves:
+    given = len(episode.task.data.get("opening", ()))  # moves that nobody chose
+    for number, cell in enumerate([*moves, None] if offender else moves):
         seat = tictactoe.mover(board).lower()
-        if policy is None or episode.seating.get(seat) == policy:
+        if number >= given and (policy is None or episode.seating.get(seat) == policy):
             forfeit = episode.rewards[seat] if cell is None else 0.0
             found.append(regret(board, cell, forfeit))
         if cell is not None:

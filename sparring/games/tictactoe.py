@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from dataclasses import dataclass
-from functools import cache
 from typing import ClassVar
 
 from sparring.game import Forfeit, Game, Outcome, Table
@@ -40,7 +40,7 @@ def winner(board: str) -> str | None:
     return None
 
 
-@cache
+@functools.cache
 def value(board: str) -> int:
     """What perfect play brings the player to move: +1, 0 or -1."""
     if winner(board) is not None:
@@ -77,13 +77,15 @@ class TicTacToe(Game):
     invalid: float = -1.5  # to whoever names no free cell
     invalid_other: float = 0.5
     cap: int = 9  # moves in all; a game cut short by it scores 0/0
+    opening: int = 0  # up to so many random moves stand on the board before play begins
     max_tokens: int | None = None  # None: as the style needs
 
     def __post_init__(self) -> None:
         check_style(self.style)
 
     async def play(self, task: Task, table: Table) -> Outcome:
-        board, moves = EMPTY, list[int]()
+        moves: list[int] = list(task.data.get("opening", ()))
+        board = functools.reduce(put, moves, EMPTY)
         while not winner(board) and legal(board):
             if len(moves) >= self.cap:
                 return Outcome(x=0, o=0, facts={"end": "cap", "moves": moves})
@@ -113,7 +115,16 @@ class TicTacToe(Game):
         return str(random.Random(seed).choice(optimal(view.state)))
 
     def task(self, seed: int) -> Task:
-        return Task(id=str(seed), game="tictactoe", data={"seed": seed})
+        """A seed's board: self-play alone soon sees only its own few favourite lines."""
+        rng = random.Random(seed)
+        board, moves = EMPTY, list[int]()
+        for _ in range(rng.randint(0, self.opening)):
+            cell = rng.choice(legal(board))
+            if winner(put(board, cell)):
+                break
+            board = put(board, cell)
+            moves.append(cell)
+        return Task(id=str(seed), game="tictactoe", data={"seed": seed, "opening": moves})
 
     def prompt(self, board: str) -> str:
         me = mover(board)

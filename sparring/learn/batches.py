@@ -1,4 +1,9 @@
-"""Samples to padded tensors, within a budget of tokens. Shapes: B sequences, T tokens."""
+"""Samples to tensors, within a budget of tokens.
+
+Games repeat themselves: many samples share everything but their last token, and that token is
+never read, only scored. So a batch holds each distinct sequence once and a flat list of the
+tokens to score. Shapes: R distinct rows, T places, N tokens to score.
+"""
 
 from __future__ import annotations
 
@@ -10,45 +15,71 @@ from torch import Tensor
 
 from sparring.types import Sample
 
+Key = tuple[int, ...]
+
 
 @dataclass
 class Batch:
-    """A micro-batch, padded on the right. Field t speaks of the token at place t."""
+    """A micro-batch: rows padded on the right, and the tokens to learn from as flat vectors."""
 
-    ids: Tensor
-    attention: Tensor
-    mask: Tensor
-    advantages: Tensor
-    logprobs: Tensor
-    temperature: Tensor  # B
+    ids_RT: Tensor
+    attention_RT: Tensor
+    row_N: Tensor
+    place_N: Tensor  # where the token is predicted from: one before its own place
+    target_N: Tensor
+    advantage_N: Tensor
+    logprob_N: Tensor  # as sampled
+    temperature_N: Tensor
+    sample_N: Tensor  # which sample the token belongs to
+
+
+def seen(sample: Sample) -> Key:
+    """What the model must read to score the sample: all but the last token."""
+    return tuple(sample.ids[:-1])
 
 
 def collate(samples: Sequence[Sample], pad: int, device: torch.device | str) -> Batch:
-    longest = max(len(s.ids) for s in samples)
+    rows = {key: i for i, key in enumerate(dict.fromkeys(map(seen, samples)))}
+    width = max(map(len, rows))
+    tokens: list[tuple[float, ...]] = [
+        (rows[seen(s)], t - 1, s.ids[t], s.advantages[t], s.logprobs[t], s.temperature, i)
+        for i, s in enumerate(samples)
+        for t in range(1, len(s.ids))
+        if s.mask[t]
+    ]
+    row, place, target, advantage, logprob, temperature, sample = zip(*tokens, strict=True)
 
-    def padded(rows: list[list[int]] | list[list[float]], fill: float, dtype: torch.dtype) -> Tensor:
-        full = [[*row, *[fill] * (longest - len(row))] for row in rows]
-        return torch.tensor(full, dtype=dtype, device=device)
+    def whole(values: Sequence[object]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=device)
+
+    def real(values: Sequence[object]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32, device=device)
 
     return Batch(
-        ids=padded([s.ids for s in samples], pad, torch.int64),
-        attention=padded([[1] * len(s.ids) for s in samples], 0, torch.int64),
-        mask=padded([s.mask for s in samples], 0, torch.bool),
-        advantages=padded([s.advantages for s in samples], 0.0, torch.float32),
-        logprobs=padded([s.logprobs for s in samples], 0.0, torch.float32),
-        temperature=torch.tensor([s.temperature for s in samples], device=device),
+        ids_RT=whole([[*key, *[pad] * (width - len(key))] for key in rows]),
+        attention_RT=whole([[1] * len(key) + [0] * (width - len(key)) for key in rows]),
+        row_N=whole(row),
+        place_N=whole(place),
+        target_N=whole(target),
+        advantage_N=real(advantage),
+        logprob_N=real(logprob),
+        temperature_N=real(temperature),
+        sample_N=whole(sample),
     )
 
 
 def by_budget(samples: Sequence[Sample], tokens: int) -> list[list[Sample]]:
-    """Micro-batches of like lengths whose padded size stays within the budget (or single ones)."""
+    """Micro-batches of like lengths whose padded rows stay within the budget (or single ones)."""
     batches: list[list[Sample]] = []
-    for sample in sorted(samples, key=lambda s: len(s.ids)):
+    rows: set[Key] = set()
+    for sample in sorted(samples, key=lambda s: (len(s.ids), s.ids)):
         # Sorted upwards, so the newcomer is the longest and sets the padded width.
-        if batches and len(sample.ids) * (len(batches[-1]) + 1) <= tokens:
+        rows.add(seen(sample))
+        if batches and len(rows) * len(sample.ids) <= tokens:
             batches[-1].append(sample)
         else:
             batches.append([sample])
+            rows = {seen(sample)}
     return batches
 
 

@@ -18,9 +18,9 @@ from sparring.learn.losses import (
     kl_k3,
     token_weights,
 )
-from sparring.learn.policies import BASE, Policies
+from sparring.learn.policies import Policies
 from sparring.run.config import LearnConfig
-from sparring.types import Sample, derive
+from sparring.types import BASE, Sample, derive
 
 REFERENCE = "reference"
 
@@ -136,7 +136,7 @@ class Learner:
         for epoch in range(self.config.epochs):
             generator = torch.Generator().manual_seed(derive(self.seed, iteration, epoch, name))
             for part in split(samples, self.config.minibatches, generator):
-                found = self._accumulate(name, part, first=steps == 0)
+                found = self._accumulate(name, part)
                 if gap is None:
                     gap = found["canary"]
                     self._check_canary(gap, name)
@@ -148,7 +148,7 @@ class Learner:
         means = {key: value / steps for key, value in sums.items()}
         return {**means, "canary": gap or 0.0, "lr": lr, "steps": float(steps)}
 
-    def _accumulate(self, name: str, samples: list[Sample], first: bool) -> dict[str, float]:
+    def _accumulate(self, name: str, samples: list[Sample]) -> dict[str, float]:
         """Forward and backward over one optimizer batch, in micro-batches."""
         micro_batches = by_budget(samples, self.config.tokens_per_batch)
         totals = Totals(
@@ -171,15 +171,13 @@ class Learner:
         config = self.config
         with self.policies.using(name) as model:
             logprobs, entropy = self.logprobs(model, batch)
-        chosen = batch.mask[:, 1:]
-        weights = token_weights(chosen, config.aggregation, totals)[chosen]
-        old, advantages = batch.logprobs[:, 1:][chosen], batch.advantages[:, 1:][chosen]
+        weights = token_weights(batch.sample_N, config.aggregation, totals)
         losses, held = clipped_policy_loss(
-            logprobs, old, advantages, config.clip_low, config.clip_high
+            logprobs, batch.logprob_N, batch.advantage_N, config.clip_low, config.clip_high
         )
         per_token = 1 / max(1, totals.tokens)
         stats = {
-            "canary": float((logprobs.detach() - old).abs().sum()) * per_token,
+            "canary": float((logprobs.detach() - batch.logprob_N).abs().sum()) * per_token,
             "entropy": float(entropy.detach().sum()) * per_token,
             "clip_rate": float(held.sum()) * per_token,
         }
@@ -195,15 +193,15 @@ class Learner:
         return loss, {"loss": float(loss.detach()), **stats}
 
     def logprobs(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logprob and entropy of every masked token, flat, in the order of the mask."""
-        hidden = model.get_decoder()(
-            input_ids=batch.ids, attention_mask=batch.attention, use_cache=False
+        """Logprob of every token to learn from, and the entropy at its place."""
+        hidden_RTH = model.get_decoder()(
+            input_ids=batch.ids_RT, attention_mask=batch.attention_RT, use_cache=False
         ).last_hidden_state
-        chosen = batch.mask[:, 1:]
-        temperature = batch.temperature[:, None].expand_as(chosen)[chosen]
-        head = model.get_output_embeddings()
         return chunked_logprobs(
-            hidden[:, :-1][chosen], head, batch.ids[:, 1:][chosen], temperature,
+            hidden_RTH[batch.row_N, batch.place_N],
+            model.get_output_embeddings(),
+            batch.target_N,
+            batch.temperature_N,
             self.config.head_chunk,
         )
 

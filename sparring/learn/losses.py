@@ -1,7 +1,7 @@
 """Losses as pure functions of tensors. Names are those everyone knows from TRL, and the values
 match it on the same tensors.
 
-Shapes: B sequences, T tokens, N tokens in all, H hidden, V vocabulary.
+Shapes: N tokens to learn from, H hidden, V vocabulary.
 """
 
 from __future__ import annotations
@@ -44,16 +44,18 @@ class Totals:
     max_tokens: int = 1  # the longest reply allowed, Dr. GRPO's constant
 
 
-def token_weights(mask_BT: Tensor, kind: Aggregation, totals: Totals) -> Tensor:
-    """Each token's weight, so that the step's loss is the plain sum of weight × loss."""
-    mask = mask_BT.float()
+def token_weights(sample_N: Tensor, kind: Aggregation, totals: Totals) -> Tensor:
+    """Each token's weight, so that the step's loss is the plain sum of weight × loss.
+    `sample_N` says which sample each token belongs to."""
+    ones = torch.ones_like(sample_N, dtype=torch.float32)
     if kind == "grpo":
-        return mask / mask.sum(-1, keepdim=True).clamp(min=1) / totals.sequences
+        lengths = torch.bincount(sample_N)[sample_N]
+        return ones / lengths / totals.sequences
     if kind == "bnpo":
-        return mask / mask.sum().clamp(min=1) / totals.micro_batches
+        return ones / len(sample_N) / totals.micro_batches
     if kind == "dr_grpo":
-        return mask / (totals.sequences * totals.max_tokens)
-    return mask / max(totals.tokens, 1)
+        return ones / (totals.sequences * totals.max_tokens)
+    return ones / max(totals.tokens, 1)
 
 
 def chunked_logprobs(

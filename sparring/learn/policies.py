@@ -17,7 +17,7 @@ import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from torch import Tensor, nn
 
-BASE = "base"
+from sparring.types import BASE
 
 
 class Policies(ABC):

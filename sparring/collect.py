@@ -1,0 +1,81 @@
+"""Plays many games at once and gives back their episodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparring.game import Game, Speak, Table
+from sparring.types import Episode, Sampling, Task, VoidGame
+
+
+@dataclass(slots=True)
+class Job:
+    """One game to be played: what, by whom, with which seed."""
+
+    id: str
+    name: str
+    game: Game
+    task: Task
+    seed: int
+    seating: dict[str, str]
+    group: str = ""
+    learned: frozenset[str] = field(default_factory=frozenset)  # policies whose turns train
+
+
+async def collect(
+    jobs: Sequence[Job],
+    speak: Speak,
+    *,
+    concurrency: int = 512,
+    sampling: Sampling | None = None,
+    outside: Callable[[], Any] | None = None,
+    on_episode: Callable[[Episode], None] | None = None,
+) -> list[Episode]:
+    """Play all jobs, at most `concurrency` at a time; episodes come back in the jobs' order."""
+    episodes: list[Episode | None] = [None] * len(jobs)
+    pending = iter(range(len(jobs)))
+
+    async def work() -> None:
+        for i in pending:
+            episodes[i] = await play(jobs[i], speak, i, sampling, outside)
+            if on_episode is not None:
+                on_episode(episodes[i])  # type: ignore[arg-type]
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(concurrency, len(jobs))):
+            group.create_task(work())
+    return [episode for episode in episodes if episode is not None]
+
+
+async def play(
+    job: Job,
+    speak: Speak,
+    order: int = 0,
+    sampling: Sampling | None = None,
+    outside: Callable[[], Any] | None = None,
+) -> Episode:
+    """One game, from first word to outcome. A game that cannot be judged is void, not lost."""
+    table = Table(
+        job.game.seats,
+        job.seating,
+        speak,
+        seed=job.seed,
+        order=order,
+        trainable=lambda seat, policy: policy in job.learned,
+        sampling=sampling,
+        outside=outside,
+    )
+    episode = Episode(
+        id=job.id, game=job.name, task=job.task, seed=job.seed, group=job.group, seating=job.seating
+    )
+    try:
+        outcome = await job.game.play(job.task, table)
+        episode.rewards, episode.facts = outcome.rewards, outcome.facts
+        episode.void = outcome.void
+    except VoidGame as reason:
+        episode.void = str(reason) or type(reason).__name__
+    episode.turns, episode.verdicts = table.turns, table.verdicts
+    return episode

@@ -1,0 +1,46 @@
+"""Advantages within a group of episodes on the same task: GRPO, Dr. GRPO, leave-one-out."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from typing import Any
+
+from sparring.types import Episode
+
+_EPSILON = 1e-4
+
+
+def centred(rewards: list[float], *, leave_one_out: bool = False, scale: bool = False) -> list[float]:
+    """Each reward less the group's mean (or the mean of the others), over its deviation if scaled."""
+    n = len(rewards)
+    if n < 2:
+        return [0.0] * n  # nothing to compare with
+    mean = sum(rewards) / n
+    factor = n / (n - 1) if leave_one_out else 1.0
+    spread = statistics.stdev(rewards) + _EPSILON if scale else 1.0
+    return [factor * (reward - mean) / spread for reward in rewards]
+
+
+class GroupRelative:
+    def __init__(self, *, leave_one_out: bool = False, scale: bool = False) -> None:
+        self.leave_one_out, self.scale = leave_one_out, scale
+
+    def advantages(self, episodes: list[Episode]) -> list[dict[str, float]]:
+        members: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for i, episode in enumerate(episodes):
+            for seat in episode.rewards:
+                members[episode.group, seat].append(i)
+        found: list[dict[str, float]] = [{} for _ in episodes]
+        for (_, seat), indices in members.items():
+            rewards = [episodes[i].rewards[seat] for i in indices]
+            values = centred(rewards, leave_one_out=self.leave_one_out, scale=self.scale)
+            for i, value in zip(indices, values, strict=True):
+                found[i][seat] = value
+        return found
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Nothing is remembered between iterations."""

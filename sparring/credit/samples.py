@@ -1,0 +1,47 @@
+"""Turns to samples: the sampled ids as they are, joined only where each prompt extends the last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sparring.types import Episode, Sample, Turn
+
+
+def to_samples(
+    episodes: Sequence[Episode], advantages: Sequence[Mapping[str, float]]
+) -> list[Sample]:
+    """Every trainable turn of every episode that is not void, with its seat's advantage."""
+    found: list[Sample] = []
+    for episode, by_seat in zip(episodes, advantages, strict=True):
+        if episode.void is not None:
+            continue
+        for seat in dict.fromkeys(turn.seat for turn in episode.turns):
+            turns = [t for t in episode.turns if t.seat == seat and t.trainable]
+            if turns and seat in by_seat:
+                found += join([(turn, by_seat[seat]) for turn in turns])
+    return found
+
+
+def join(turns: Sequence[tuple[Turn, float]]) -> list[Sample]:
+    """One sample per conversation: a turn whose prompt extends an earlier sample goes on with it."""
+    samples: list[Sample] = []
+    for turn, advantage in turns:
+        host = next((s for s in reversed(samples) if _extends(turn, s)), None)
+        if host is None:
+            host = Sample(turn.policy, [], [], [], [], turn.temperature)
+            samples.append(host)
+        heard = turn.prompt_ids[len(host.ids) :]
+        host.ids += [*heard, *turn.token_ids]
+        host.mask += [0] * len(heard) + [1] * len(turn.token_ids)
+        host.advantages += [0.0] * len(heard) + [advantage] * len(turn.token_ids)
+        host.logprobs += [0.0] * len(heard) + turn.logprobs
+    return samples
+
+
+def _extends(turn: Turn, sample: Sample) -> bool:
+    return (
+        turn.policy == sample.policy
+        and turn.temperature == sample.temperature
+        and len(turn.prompt_ids) > len(sample.ids)
+        and turn.prompt_ids[: len(sample.ids)] == sample.ids
+    )

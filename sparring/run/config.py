@@ -1,0 +1,239 @@
+"""The typed config of a run: YAML on disk, dotted overrides on the command line, unknown keys
+refused with the nearest known one named."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+
+
+class ConfigError(ValueError):
+    """What a person wrote cannot be used; the message names the nearest thing that can."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+
+
+class SamplingConfig(Section):
+    temperature: float = Field(1.0, ge=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0)
+    max_tokens: int = Field(256, ge=1)
+
+
+class CollectConfig(Section):
+    """How much is played before each update."""
+
+    episodes: int = Field(64, ge=1)
+    group: int = Field(1, ge=1)  # how often each task is played, to be compared within itself
+    concurrency: int = Field(512, ge=1)
+
+
+class TasksConfig(Section):
+    """Where tasks come from, for games that do not make their own."""
+
+    source: str | None = None  # a JSONL file, a saved dataset folder, a hub name, or `shipped`
+    split: str = "train"
+    limit: int | None = Field(None, ge=1)
+
+
+class OpponentsConfig(Section):
+    """Who is met. `share` of the games are played against `kind`, the rest against oneself."""
+
+    kind: str = "self"  # self | frozen | league | random | perfect | scripted
+    share: float = Field(0.5, ge=0, le=1)
+    every: int = Field(20, ge=1)  # iterations between two additions to the league
+    size: int = Field(8, ge=1)
+    hard: float = Field(1.0, ge=0)  # how strongly opponents that beat us are preferred
+
+
+class CreditConfig(Section):
+    kind: Literal["role_baseline", "group_relative", "leave_one_out"] = "role_baseline"
+    decay: float = Field(0.95, ge=0, le=1)
+    scale: bool = False  # divide by the group's standard deviation (GRPO) or not (Dr. GRPO)
+
+
+class LearnConfig(Section):
+    weights: Literal["full", "lora"] = "lora"
+    lora_r: int = Field(16, ge=1)
+    lora_alpha: int = Field(32, ge=1)
+    lora_dropout: float = Field(0.0, ge=0, lt=1)
+    lr: float = Field(1e-5, gt=0)
+    schedule: Literal["constant", "linear"] = "constant"
+    lr_floor: float = Field(0.05, ge=0, le=1)  # share of lr that a linear schedule ends at
+    warmup: int = Field(0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.99)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    epochs: int = Field(1, ge=1)
+    minibatches: int = Field(1, ge=1)
+    tokens_per_batch: int = Field(16384, ge=1)
+    head_chunk: int = Field(1024, ge=1)
+    clip_low: float = Field(0.2, ge=0)
+    clip_high: float = Field(0.2, ge=0)
+    aggregation: Literal["grpo", "bnpo", "dr_grpo", "dapo"] = "dapo"
+    entropy: float = Field(0.0, ge=0)
+    kl: float = Field(0.0, ge=0)
+    reference: Literal["base", "moving"] = "base"  # moving: magnetic mirror descent
+    reference_rate: float = Field(0.05, gt=0, le=1)
+
+
+class EngineConfig(Section):
+    kind: Literal["transformers"] = "transformers"
+    device: str = "auto"
+    dtype: str = "auto"
+    max_batch: int = Field(512, ge=1)
+    lockstep: bool = True  # batches that do not depend on timing: the same run, the same numbers
+
+
+class EvaluateConfig(Section):
+    every: int = Field(10, ge=1)
+    games: int = Field(100, ge=0)
+    temperature: float = Field(0.0, ge=0)
+    ladder: int = Field(0, ge=0)  # games between each pair of checkpoints, at the end
+
+
+class CheckpointConfig(Section):
+    every: int = Field(10, ge=1)
+    keep: int = Field(3, ge=1)
+
+
+class GuardConfig(Section):
+    """What counts as a collapse, and what to do about it."""
+
+    enabled: bool = True
+    entropy_floor: float = Field(0.0, ge=0)  # nats per token
+    invalid_ceiling: float = Field(0.5, ge=0, le=1)
+    length_factor: float = Field(4.0, gt=1)  # against the median of the window before
+    score_drop: float = Field(0.3, gt=0)  # of the evaluation, below the best
+    window: int = Field(5, ge=1)
+    grace: int = Field(10, ge=0)  # iterations before anything is watched
+    action: Literal["continue", "stop"] = "continue"
+    lr_factor: float = Field(0.5, gt=0, le=1)
+    most: int = Field(3, ge=0)  # roll-backs before the run stops
+
+
+class TrackingConfig(Section):
+    tensorboard: bool = True
+    wandb: bool = False
+    project: str = "sparring"
+
+
+class Config(Section):
+    recipe: str = ""
+    seed: int = 0
+    iterations: int = Field(100, ge=1)
+    policy: str = "nano"
+    games: dict[str, dict[str, Any]] = Field(default_factory=dict)  # name -> weight and options
+    players: dict[str, str] = Field(default_factory=dict)  # seat -> policy; others play `main`
+    sampling: SamplingConfig = Field(default_factory=SamplingConfig)
+    collect: CollectConfig = Field(default_factory=CollectConfig)
+    tasks: TasksConfig = Field(default_factory=TasksConfig)
+    opponents: OpponentsConfig = Field(default_factory=OpponentsConfig)
+    credit: CreditConfig = Field(default_factory=CreditConfig)
+    learn: LearnConfig = Field(default_factory=LearnConfig)
+    engine: EngineConfig = Field(default_factory=EngineConfig)
+    evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
+    checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
+    guard: GuardConfig = Field(default_factory=GuardConfig)
+    tracking: TrackingConfig = Field(default_factory=TrackingConfig)
+    canary: float = Field(0.1, gt=0)  # nats per token between sampled and learner's logprobs
+    sandbox: Literal["bubblewrap", "unsafe"] = "bubblewrap"
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """`; did you mean x?` or the whole list, for the end of an error message."""
+    words = sorted(words)
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(words)}"
+
+
+def recipe_names() -> list[str]:
+    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
+
+
+def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False) -> Config:
+    """The config of a recipe's name or a YAML file, with `key=value` overrides applied."""
+    path = Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
+    if not path.exists():
+        raise ConfigError(f"there is no recipe {name!r}; {nearest(name, recipe_names())}")
+    try:
+        data = yaml.safe_load(path.read_text()) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path.name} is not YAML: {error}") from error
+    data = {"recipe": path.stem, **data}
+    smoke_keys = data.pop("smoke", {})
+    if smoke:
+        for key, value in {**SMOKE, **smoke_keys}.items():
+            _set(data, key, value)
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator:
+            raise ConfigError(f"{override!r} is not an override; write key=value")
+        _set(data, key, yaml.safe_load(value))
+    return make_config(data)
+
+
+# What `--smoke` sets in every recipe; a recipe's own `smoke:` section adds to it.
+SMOKE: dict[str, Any] = {
+    "policy": "nano",
+    "iterations": 3,
+    "collect.episodes": 16,
+    "evaluate.every": 2,
+    "evaluate.games": 8,
+    "evaluate.ladder": 0,
+    "checkpoint.every": 1,
+    "engine.device": "cpu",
+    "engine.dtype": "float32",
+}
+
+
+def make_config(data: Mapping[str, Any]) -> Config:
+    try:
+        config = Config.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(e) for e in error.errors())) from None
+    _check_games(config)
+    return config
+
+
+def dump(config: Config) -> str:
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+
+
+def _set(data: dict[str, Any], key: str, value: Any) -> None:
+    *parents, last = key.split(".")
+    for i, parent in enumerate(parents):
+        data = data.setdefault(parent, {})
+        if not isinstance(data, dict):
+            raise ConfigError(f"{'.'.join(parents[: i + 1])} is a value and has no key {last!r}")
+    data[last] = value
+
+
+def _explain(error: Any) -> str:
+    place = ".".join(map(str, error["loc"]))
+    if error["type"] != "extra_forbidden":
+        return f"{place}: {error['msg']} (it is {error['input']!r})"
+    section: Any = Config
+    for part in error["loc"][:-1]:
+        section = section.model_fields[part].annotation
+    return f"there is no key {place!r}; {nearest(str(error['loc'][-1]), section.model_fields)}"
+
+
+def _check_games(config: Config) -> None:
+    """Fail on a wrong game or option before anything is written."""
+    from sparring.games import load_game
+
+    for name, options in config.games.items():
+        try:
+            load_game(name, **{k: v for k, v in (options or {}).items() if k != "weight"})
+        except (ValueError, TypeError) as error:
+            raise ConfigError(str(error)) from error

@@ -1,0 +1,1 @@
+"""What runs inside the jail. Stdlib only, relative imports only: it is mounted there by itself."""

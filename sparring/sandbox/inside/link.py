@@ -1,0 +1,68 @@
+"""The wire between the process that holds the tests and the one that holds the program."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from . import wire
+
+SIZE = struct.Struct("=I")
+MOST = 8 << 20
+
+
+class LinkLost(BaseException):
+    """The other side is gone or talks nonsense; no `except Exception` in a test may hide it."""
+
+
+class Link:
+    """Frames of JSON over a socket. Either side may ask while the other waits for an answer."""
+
+    def __init__(self, fd: int, serve: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self.fd, self.serve = fd, serve
+        self.asked = 0
+
+    def send(self, message: dict[str, Any]) -> None:
+        raw = wire.dump(message)
+        if len(raw) > MOST:
+            raise LinkLost(f"a message of {len(raw)} bytes; the most is {MOST}")
+        view = memoryview(SIZE.pack(len(raw)) + raw)
+        try:
+            while view:
+                view = view[os.write(self.fd, view) :]
+        except OSError as error:
+            raise LinkLost(f"the other side is gone ({error})") from None
+
+    def receive(self) -> dict[str, Any]:
+        size = SIZE.unpack(self._exactly(SIZE.size))[0]
+        if size > MOST:
+            raise LinkLost(f"a message of {size} bytes; the most is {MOST}")
+        try:
+            message = wire.load(self._exactly(size))
+        except wire.WireError as error:
+            raise LinkLost(str(error)) from None
+        if type(message) is not dict:
+            raise LinkLost("a message that is no object")
+        return message
+
+    def _exactly(self, size: int) -> bytes:
+        parts = []
+        while size:
+            try:
+                part = os.read(self.fd, min(size, 1 << 20))
+            except OSError as error:
+                raise LinkLost(str(error)) from None
+            if not part:
+                raise LinkLost("the other side ended")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.asked += 1
+        self.send(message)
+        while "op" in (answer := self.receive()):
+            self.send(self.serve(answer))
+        return answer

@@ -1,0 +1,170 @@
+"""What a locked-down fork does with its request: run a program, answer calls, or serve a peer."""
+
+from __future__ import annotations
+
+import _sitebuiltins
+import atexit
+import builtins
+import importlib
+import io
+import os
+import sys
+import threading
+import traceback
+import types
+from typing import Any
+
+from . import solution_side, test_side, wire
+from .faults import fault
+
+WRAPPERS: dict[str, Any] = {
+    "list": list, "tuple": tuple, "set": set, "frozenset": frozenset, "sorted": sorted,
+    "dict": dict, "next": next,
+}  # fmt: skip
+
+
+def site_names() -> None:
+    """The names that `site` would have added: programs end themselves with exit()."""
+    builtins.exit = builtins.quit = _sitebuiltins.Quitter("exit", "Ctrl-D")  # type: ignore[assignment]
+
+
+def run(request: dict[str, Any], fds: list[int]) -> None:
+    _streams(request["mode"])
+    mode = MODES[request["mode"]]
+    try:
+        mode(request, fds)
+    except BaseException as error:
+        finish(fds, fault(error))
+
+
+def _streams(mode: str) -> None:
+    if mode == "program":
+        sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
+    else:  # nothing is read: a cheap stdin that is at its end
+        sys.stdin = io.TextIOWrapper(io.BytesIO(b""))
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        raw = open(number, "wb", closefd=False)
+        text = io.TextIOWrapper(raw, "utf-8", errors="backslashreplace", line_buffering=False)
+        setattr(sys, name, text)
+        setattr(sys, f"__{name}__", text)
+
+
+def finish(fds: list[int], result: dict[str, Any]) -> None:
+    """Leave the result and go, whatever threads or exit handlers are still about."""
+    raw = wire.dump(result)
+    try:
+        os.pwrite(fds[1], raw, 0)
+    finally:
+        os._exit(0)
+
+
+def load(request: dict[str, Any], fds: list[int], name: str) -> tuple[types.CodeType, dict[str, Any]]:
+    """Compile the code, then let go of the request: from here on nothing can say `syntax`."""
+    module = types.ModuleType(name)
+    module.__dict__["__builtins__"] = builtins
+    module.__dict__["__file__"] = f"{name}.py"
+    sys.modules[name] = module
+    try:
+        code = compile(request["code"], f"{name}.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        line = getattr(error, "lineno", None)
+        where = f" (line {line})" if line else ""
+        detail = f"{type(error).__name__}: {getattr(error, 'msg', None) or error}{where}"
+        finish(fds, {"kind": "syntax", "detail": detail})
+    os.pwrite(fds[0], b"C", 0)
+    os.close(fds[0])
+    return code, module.__dict__
+
+
+def _program(request: dict[str, Any], fds: list[int]) -> None:
+    """A whole program, as `python file.py` would run it."""
+    code, names = load(request, fds, "__main__")
+    sys.argv[:] = ["main.py"]
+    status = 0
+    try:
+        exec(code, names)
+        threading._shutdown()  # type: ignore[attr-defined]
+    except SystemExit as end:
+        status = _exit_status(end)
+    except BaseException as error:
+        status = 1
+        cut = error.__traceback__.tb_next if error.__traceback__ else None
+        traceback.print_exception(type(error), error, cut)
+        result = fault(error)
+        os.pwrite(fds[1], wire.dump(result), 0)
+    try:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException as error:
+        os.pwrite(fds[1], wire.dump(fault(error)), 0)
+        status = status or 1
+    os._exit(status)
+
+
+def _exit_status(end: SystemExit) -> int:
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code & 0xFF
+    print(end.code, file=sys.stderr)
+    return 1
+
+
+def names_for_calls(names: dict[str, Any], imports: list[list[Any]]) -> dict[str, Any]:
+    if not imports:
+        return names
+    extra = dict(names)
+    for module, name, alias in imports:
+        found = importlib.import_module(module)
+        if name:
+            found = getattr(found, name)
+        elif not alias:
+            module = module.partition(".")[0]
+            found = sys.modules[module]
+        extra[alias or name or module] = found
+    return extra
+
+
+def _calls(request: dict[str, Any], fds: list[int]) -> None:
+    """Run the code, evaluate each call, send the plain values. No expectation is anywhere here."""
+    code, names = load(request, fds, "solution")
+    values: list[Any] = []
+    result: dict[str, Any] = {"values": values}
+    try:
+        exec(code, names)
+        names = names_for_calls(names, request["imports"])
+        for source, wrap in request["calls"]:
+            value = eval(source, names)
+            if wrap == "asyncio.run":
+                value = importlib.import_module("asyncio").run(value)
+            elif wrap:
+                value = WRAPPERS[wrap](value)
+            values.append(_plain(value))
+    except BaseException as error:
+        result.update(fault(error))
+    finish(fds, result)
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return wire.encode_content(value)
+    except wire.Unplain as error:
+        return ["?", str(error)]
+    except RecursionError:
+        sys.setrecursionlimit(max(2000, sys.getrecursionlimit()))
+        return ["?", "nested too deeply"]
+
+
+def _serve(request: dict[str, Any], fds: list[int]) -> None:
+    code, names = load(request, fds, "solution")
+    solution_side.serve(code, names, fds)
+
+
+def _tests(request: dict[str, Any], fds: list[int]) -> None:
+    finish(fds, test_side.check(request, fds[2]))
+
+
+MODES = {"program": _program, "calls": _calls, "serve": _serve, "tests": _tests}
+
+

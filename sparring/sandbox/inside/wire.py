@@ -1,0 +1,232 @@
+"""Values as plain tagged data: what crosses the jail's wall, and nothing that can act on arrival.
+
+Only the content of builtin types travels. An object that redefines `==`, `hash`, `repr` or its
+class cannot bring those along: either its builtin content is sent, or it is no plain value.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import fractions
+import json
+from collections.abc import Callable
+from typing import Any
+
+DEPTH = 150
+SMALL = 1 << 62
+COLLISIONS = 64
+
+
+class Unplain(Exception):
+    """A value that is not plain data."""
+
+
+class WireError(Exception):
+    """Bytes that are no encoded value."""
+
+
+def _refuse(value: object) -> Any:
+    raise Unplain(type.__dict__["__name__"].__get__(type(value)))
+
+
+Handle = Callable[[Any], Any]
+
+
+def encode(value: Any, handle: Handle = _refuse, depth: int = 0) -> Any:
+    """JSON-able form of a plain value; `handle` answers for anything that is not plain."""
+    kind = type(value)
+    if value is None or kind is bool or kind is str or kind is float:
+        return value
+    if kind is int:
+        return value if -SMALL < value < SMALL else ["i", hex(value)]
+    if depth > DEPTH:
+        raise Unplain(f"nested more than {DEPTH} deep")
+    tag = SEQUENCES.get(kind)
+    if tag is not None:
+        return [tag, *[encode(item, handle, depth + 1) for item in value]]
+    tag = MAPPINGS.get(kind)
+    if tag is not None:
+        flat: list[Any] = [tag]
+        for key, item in value.items():
+            flat.append(encode(key, handle, depth + 1))
+            flat.append(encode(item, handle, depth + 1))
+        return flat
+    writer = WRITERS.get(kind)
+    if writer is not None:
+        return writer(value)
+    if kind.__module__ == "numpy" and hasattr(value, "dtype"):
+        return _numpy(value, handle, depth)
+    return handle(value)
+
+
+def content(value: Any) -> Any:
+    """The builtin value inside an instance of a builtin's subclass, else the value itself."""
+    for base in type.__dict__["__mro__"].__get__(type(value)):
+        reader = CONTENT.get(base)
+        if reader is not None:
+            return reader(value)
+    return value
+
+
+def encode_content(value: Any, depth: int = 0) -> Any:
+    """Like `encode`, but a builtin's subclass is sent as the builtin it is made of."""
+
+    def inner(item: Any) -> Any:
+        bare = content(item)
+        return _refuse(item) if bare is item else encode(bare, inner, depth + 1)
+
+    return encode(value, inner, depth)
+
+
+SEQUENCES: dict[type, str] = {list: "l", tuple: "t", set: "s", frozenset: "z"}
+MAPPINGS: dict[type, str] = {
+    dict: "d",
+    collections.OrderedDict: "o",
+    collections.Counter: "C",
+    collections.defaultdict: "d",
+}
+CONTENT: dict[type, Callable[[Any], Any]] = {
+    bool: lambda v: v,
+    int: lambda v: int.__add__(v, 0),
+    float: lambda v: float.__add__(v, 0.0) if float.__ne__(v, 0.0) else float.__pos__(v),
+    str: lambda v: str.__getitem__(v, slice(None)),
+    bytes: lambda v: bytes.__getitem__(v, slice(None)),
+    list: lambda v: list(list.__iter__(v)),
+    tuple: lambda v: tuple(tuple.__iter__(v)),
+    set: lambda v: set(set.__iter__(v)),
+    frozenset: lambda v: frozenset(frozenset.__iter__(v)),
+    dict: lambda v: dict(dict.items(v)),
+    collections.deque: lambda v: collections.deque(collections.deque.__iter__(v)),
+}
+BUILTIN_TYPES: dict[str, type] = {
+    t.__name__: t
+    for t in (
+        bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict, range,
+        type(None), object,
+    )
+}  # fmt: skip
+WRITERS: dict[type, Callable[[Any], Any]] = {
+    bytes: lambda v: ["b", v.hex()],
+    bytearray: lambda v: ["B", v.hex()],
+    complex: lambda v: ["c", v.real, v.imag],
+    range: lambda v: ["r", hex(v.start), hex(v.stop), hex(v.step)],
+    collections.deque: lambda v: ["q", v.maxlen, *[encode_content(item, 1) for item in v]],
+    fractions.Fraction: lambda v: ["F", hex(v.numerator), hex(v.denominator)],
+    decimal.Decimal: lambda v: ["M", str(v)],
+    datetime.datetime: lambda v: ["T", "datetime", v.isoformat()],
+    datetime.date: lambda v: ["T", "date", v.isoformat()],
+    datetime.time: lambda v: ["T", "time", v.isoformat()],
+    datetime.timedelta: lambda v: ["T", "timedelta", [v.days, v.seconds, v.microseconds]],
+    type(...): lambda v: ["e"],
+    type: lambda v: ["y", v.__name__] if BUILTIN_TYPES.get(v.__name__) is v else _refuse(v),
+}
+
+
+def _numpy(value: Any, handle: Handle, depth: int) -> Any:
+    if type(value).__name__ == "ndarray":
+        if value.dtype.kind not in "biufcSU":
+            return handle(value)
+        return ["N", str(value.dtype), list(value.shape), encode(value.ravel().tolist())]
+    return encode(value.item(), handle, depth + 1)
+
+
+class Array:
+    """An ndarray as it arrived, for a reader that may not have numpy."""
+
+    def __init__(self, dtype: str, shape: list[int], flat: list[Any]) -> None:
+        self.dtype, self.shape, self.flat = dtype, shape, flat
+
+
+Resolve = Callable[[list[Any]], Any]
+
+
+def _unknown(data: list[Any]) -> Any:
+    if data[0] == "N":
+        return Array(str(data[1]), [int(n) for n in data[2]], decode(data[3]))
+    raise WireError(f"unknown tag {data[0]!r:.20}")
+
+
+def decode(data: Any, resolve: Resolve = _unknown) -> Any:
+    """The value of an encoded form; `resolve` answers for tags of its caller's own."""
+    if type(data) is not list:
+        if data is None or type(data) in (bool, int, float, str):
+            return data
+        raise WireError(f"a bare {type(data).__name__}")
+    if not data or type(data[0]) is not str:
+        raise WireError("a list without a tag")
+    reader = READERS.get(data[0])
+    try:
+        return resolve(data) if reader is None else reader(data, resolve)
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+        raise WireError(f"bad {data[0]!r:.20}: {error}") from None
+
+
+def _items(data: list[Any], resolve: Resolve) -> list[Any]:
+    return [decode(item, resolve) for item in data[1:]]
+
+
+def _hashable(items: list[Any]) -> list[Any]:
+    """Refuse keys made to collide: building a set of n of them takes n² steps."""
+    if len(items) > COLLISIONS and len(items) - len(set(map(hash, items))) > COLLISIONS:
+        raise WireError("the keys were made to collide")
+    return items
+
+
+def _mapping(data: list[Any], resolve: Resolve) -> dict[Any, Any]:
+    flat = _items(data, resolve)
+    if len(flat) % 2:
+        raise WireError("a key without a value")
+    return dict(zip(_hashable(flat[::2]), flat[1::2], strict=True))
+
+
+def _decimal(text: str) -> decimal.Decimal:
+    number = decimal.Decimal(text)
+    if number.is_finite() and abs(number.adjusted()) > 10_000:
+        raise WireError("an exponent that would take the reader's memory")
+    return number
+
+
+def _time(data: list[Any], resolve: Resolve) -> Any:
+    if data[1] == "timedelta":
+        return datetime.timedelta(*data[2])
+    return {
+        "datetime": datetime.datetime.fromisoformat,
+        "date": datetime.date.fromisoformat,
+        "time": datetime.time.fromisoformat,
+    }[data[1]](data[2])
+
+
+READERS: dict[str, Callable[[list[Any], Resolve], Any]] = {
+    "i": lambda d, r: int(d[1], 16),
+    "l": _items,
+    "t": lambda d, r: tuple(_items(d, r)),
+    "s": lambda d, r: set(_hashable(_items(d, r))),
+    "z": lambda d, r: frozenset(_hashable(_items(d, r))),
+    "d": _mapping,
+    "o": lambda d, r: collections.OrderedDict(_mapping(d, r)),
+    "C": lambda d, r: collections.Counter(_mapping(d, r)),
+    "b": lambda d, r: bytes.fromhex(d[1]),
+    "B": lambda d, r: bytearray.fromhex(d[1]),
+    "c": lambda d, r: complex(d[1], d[2]),
+    "r": lambda d, r: range(int(d[1], 16), int(d[2], 16), int(d[3], 16)),
+    "q": lambda d, r: collections.deque(_items(d[1:], r), d[1]),
+    "F": lambda d, r: fractions.Fraction(int(d[1], 16), int(d[2], 16)),
+    "M": lambda d, r: _decimal(d[1]),
+    "T": _time,
+    "e": lambda d, r: ...,
+    "y": lambda d, r: BUILTIN_TYPES[d[1]],
+}
+
+
+def dump(data: Any) -> bytes:
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def load(raw: bytes) -> Any:
+    """JSON of hostile origin: whatever is wrong with it, the answer is one kind of error."""
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise WireError(f"not JSON: {error!s:.100}") from None
