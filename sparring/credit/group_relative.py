@@ -11,8 +11,10 @@ from sparring.types import Episode
 _EPSILON = 1e-4
 
 
-def centred(rewards: list[float], *, leave_one_out: bool = False, scale: bool = False) -> list[float]:
-    """Each reward less the group's mean (or the mean of the others), over its deviation if scaled."""
+def centred(
+    rewards: list[float], *, leave_one_out: bool = False, scale: bool = False
+) -> list[float]:
+    """Each reward less the group's mean (or the others' mean), over its deviation if scaled."""
     n = len(rewards)
     if n < 2:
         return [0.0] * n  # nothing to compare with
@@ -29,7 +31,7 @@ class GroupRelative:
     def advantages(self, episodes: list[Episode]) -> list[dict[str, float]]:
         members: dict[tuple[str, str], list[int]] = defaultdict(list)
         for i, episode in enumerate(episodes):
-            for seat in episode.rewards:
+            for seat in episode.rewards if episode.void is None else ():
                 members[episode.group, seat].append(i)
         found: list[dict[str, float]] = [{} for _ in episodes]
         for (_, seat), indices in members.items():

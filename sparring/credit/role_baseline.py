@@ -20,8 +20,9 @@ class RoleBaseline:
     def advantages(self, episodes: list[Episode]) -> list[dict[str, float]]:
         found = []
         for episode in episodes:
-            mine = {}
-            for seat, reward in episode.rewards.items():
+            mine: dict[str, float] = {}
+            # A void game says nothing about a seat, whatever rewards it left behind.
+            for seat, reward in episode.rewards.items() if episode.void is None else ():
                 key = f"{episode.game}/{seat}"
                 baseline = self.baselines.get(key, 0.0)
                 mine[seat] = reward - baseline

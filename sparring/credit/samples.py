@@ -23,7 +23,7 @@ def to_samples(
 
 
 def join(turns: Sequence[tuple[Turn, float]]) -> list[Sample]:
-    """One sample per conversation: a turn whose prompt extends an earlier sample goes on with it."""
+    """One sample per conversation: a turn whose prompt extends a sample goes on with it."""
     samples: list[Sample] = []
     for turn, advantage in turns:
         host = next((s for s in reversed(samples) if _extends(turn, s)), None)

@@ -1,4 +1,4 @@
-"""Who generates. An engine is anything with `async act(request) -> Turn`; it forms its own batches."""
+"""Who generates. An engine is anything with `async act(request) -> Turn`; it batches as it likes."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ def uniforms(seeds_B: Tensor, step: int) -> Tensor:
     x = (x ^ _shift(x, 30)) * _MIX1
     x = (x ^ _shift(x, 27)) * _MIX2
     x = x ^ _shift(x, 31)
-    return (_shift(x, 11).to(torch.float64) + 0.5) / 2.0**53
+    # 52 bits, so that adding the half is exact: with 53 the largest would round up to 1.
+    return (_shift(x, 12).to(torch.float64) + 0.5) / 2.0**52
 
 
 def _signed(x: int) -> int:
@@ -33,13 +34,16 @@ def _shift(x: Tensor, bits: int) -> Tensor:
 
 
 def truncate(logits_BV: Tensor, top_k_B: Tensor, top_p_B: Tensor) -> Tensor:
-    """Logits with everything outside each row's top-k and nucleus set to −inf."""
+    """Logits with everything outside each row's top-k, and then outside the nucleus of what is
+    left, set to −inf."""
     ordered, index = logits_BV.sort(dim=-1, descending=True)
     ranks = torch.arange(ordered.shape[-1], device=ordered.device)
-    probabilities = ordered.softmax(-1)
-    before = probabilities.cumsum(-1) - probabilities
     k = torch.where(top_k_B > 0, top_k_B, ordered.shape[-1])
-    keep = (ranks < k[:, None]) & (before < top_p_B[:, None])
+    keep = ranks < k[:, None]
+    probabilities = ordered.masked_fill(~keep, -torch.inf).softmax(-1)
+    before = probabilities.cumsum(-1) - probabilities
+    # A sum that rounds up to 1 must not cut the tail of a row that asked for no cut.
+    keep &= (before < top_p_B[:, None]) | (top_p_B[:, None] >= 1)
     keep[:, 0] = True
     return torch.full_like(logits_BV, -torch.inf).scatter(
         -1, index, ordered.masked_fill(~keep, -torch.inf)

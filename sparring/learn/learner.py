@@ -45,6 +45,11 @@ class Optimizer:
             weight_decay=config.weight_decay,
         )
 
+    def forget(self) -> None:
+        """Drop gradients, such as those of a step that was refused."""
+        for p in self.parameters.values():
+            p.grad = None
+
     def step(self, lr: float, max_norm: float) -> float:
         for group in self.adam.param_groups:
             group["lr"] = lr
@@ -90,8 +95,14 @@ class Optimizer:
 
 class Learner:
     def __init__(
-        self, policies: Policies, learned: Sequence[str], config: LearnConfig, *, seed: int = 0,
-        canary: float | None = None, max_tokens: int = 1,
+        self,
+        policies: Policies,
+        learned: Sequence[str],
+        config: LearnConfig,
+        *,
+        seed: int = 0,
+        canary: float | None = None,
+        max_tokens: int = 1,
     ) -> None:
         self.policies, self.config, self.seed, self.canary = policies, config, seed, canary
         self.max_tokens = max_tokens
@@ -101,7 +112,8 @@ class Learner:
             if name not in policies.names():
                 policies.add(name)
             self.optimizers[name] = Optimizer(policies.parameters(name), config)
-            if config.kl > 0 and config.reference == "moving":
+            moving = config.kl > 0 and config.reference == "moving"
+            if moving and self.reference(name) not in policies.names():
                 policies.add(self.reference(name), name)
 
     def reference(self, name: str) -> str:
@@ -114,7 +126,9 @@ class Learner:
         decay = 1.0 if self.config.schedule == "constant" else max(self.config.lr_floor, left)
         return self.config.lr * self.lr_scale * warm * decay
 
-    def fit(self, samples: Sequence[Sample], iteration: int, iterations: int = 1) -> dict[str, float]:
+    def fit(
+        self, samples: Sequence[Sample], iteration: int, iterations: int = 1
+    ) -> dict[str, float]:
         """Learn from one iteration's samples; returns means over its optimizer steps."""
         stats: dict[str, float] = {}
         for name in self.optimizers:
@@ -159,6 +173,7 @@ class Learner:
         )
         sums: dict[str, float] = defaultdict(float)
         pad = self.policies.tokenizer.pad_token_id
+        self.optimizers[name].forget()
         for micro in micro_batches:
             batch = collate(micro, pad, self.policies.device)
             loss, found = self._loss(name, batch, totals)
@@ -169,6 +184,12 @@ class Learner:
 
     def _loss(self, name: str, batch: Batch, totals: Totals) -> tuple[Tensor, dict[str, float]]:
         config = self.config
+        reference = None
+        if config.kl > 0:
+            # Before the policy's own pass: peft freezes whichever adapter was in use before, and
+            # a frozen one gets no gradient.
+            with torch.no_grad(), self.policies.using(self.reference(name)) as model:
+                reference, _ = self.logprobs(model, batch)
         with self.policies.using(name) as model:
             logprobs, entropy = self.logprobs(model, batch)
         weights = token_weights(batch.sample_N, config.aggregation, totals)
@@ -181,9 +202,7 @@ class Learner:
             "entropy": float(entropy.detach().sum()) * per_token,
             "clip_rate": float(held.sum()) * per_token,
         }
-        if config.kl > 0:
-            with torch.no_grad(), self.policies.using(self.reference(name)) as model:
-                reference, _ = self.logprobs(model, batch)
+        if reference is not None:
             kl = kl_k3(logprobs, reference)
             losses = losses + config.kl * kl
             stats["kl"] = float(kl.detach().sum()) * per_token

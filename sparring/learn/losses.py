@@ -24,7 +24,9 @@ def clipped_policy_loss(
     ratio = (logprobs - old_logprobs).exp()
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
     loss = -torch.min(ratio * advantages, clipped * advantages)
-    held = ((ratio < 1 - clip_low) & (advantages < 0)) | ((ratio > 1 + clip_high) & (advantages > 0))
+    held = ((ratio < 1 - clip_low) & (advantages < 0)) | (
+        (ratio > 1 + clip_high) & (advantages > 0)
+    )
     return loss, held
 
 

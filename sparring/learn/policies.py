@@ -38,6 +38,20 @@ class Policies(ABC):
     def set_version(self, name: str, version: int) -> None:
         self._versions[name] = version
 
+    def check(self, name: str) -> None:
+        if name not in self._versions:
+            raise ValueError(f"there is no policy {name!r}; there are: {', '.join(self._versions)}")
+
+    def check_new(self, name: str, source: str) -> None:
+        self.check(source)
+        if name in self._versions:
+            raise ValueError(f"there is a policy {name!r} already; remove it first")
+
+    def check_removable(self, name: str) -> None:
+        self.check(name)
+        if name == BASE:
+            raise ValueError(f"the policy {BASE!r} is what all others stand on; it stays")
+
     @abstractmethod
     def using(self, name: str) -> AbstractContextManager[Any]:
         """The causal language model that speaks as `name`, for the time of the block."""
@@ -61,14 +75,15 @@ class Policies(ABC):
         mine = self.parameters(name)
         if set(mine) != set(state):
             odd = sorted(set(mine) ^ set(state))[:3]
-            raise ValueError(f"these weights belong to another model: {', '.join(odd)} do not match")
+            raise ValueError(f"these weights belong to another model: {', '.join(odd)} differ")
+        for key, parameter in mine.items():
+            if parameter.shape != state[key].shape:
+                raise ValueError(
+                    f"these weights belong to another model: {key} is "
+                    f"{tuple(state[key].shape)} there and {tuple(parameter.shape)} here"
+                )
         with torch.no_grad():
             for key, parameter in mine.items():
-                if parameter.shape != state[key].shape:
-                    raise ValueError(
-                        f"these weights belong to another model: {key} is "
-                        f"{tuple(state[key].shape)} there and {tuple(parameter.shape)} here"
-                    )
                 parameter.copy_(state[key])
 
 
@@ -79,16 +94,20 @@ class FullPolicies(Policies):
 
     @contextmanager
     def using(self, name: str) -> Iterator[Any]:
+        self.check(name)
         yield self._models[name]
 
     def add(self, name: str, source: str = BASE) -> None:
+        self.check_new(name, source)
         self._models[name] = copy.deepcopy(self._models[source])
         self._versions[name] = self._versions[source]
 
     def remove(self, name: str) -> None:
+        self.check_removable(name)
         del self._models[name], self._versions[name]
 
     def parameters(self, name: str) -> dict[str, nn.Parameter]:
+        self.check(name)
         return dict(self._models[name].named_parameters())
 
 
@@ -98,7 +117,10 @@ class LoraPolicies(Policies):
     ) -> None:
         super().__init__(model, tokenizer)
         self._lora = LoraConfig(
-            r=r, lora_alpha=alpha, lora_dropout=dropout, target_modules="all-linear",
+            r=r,
+            lora_alpha=alpha,
+            lora_dropout=dropout,
+            target_modules="all-linear",
             task_type="CAUSAL_LM",
         )
         self._base = model.eval()
@@ -106,16 +128,23 @@ class LoraPolicies(Policies):
 
     @contextmanager
     def using(self, name: str) -> Iterator[Any]:
+        self.check(name)
         if self._peft is None:
             yield self._base
         elif name == BASE:
-            with self._peft.disable_adapter():
+            # peft's own disable_adapter looks its active adapter up, which may have been removed.
+            tuner = self._peft.base_model
+            tuner.disable_adapter_layers()
+            try:
                 yield self._base
+            finally:
+                tuner.enable_adapter_layers()
         else:
             self._peft.set_adapter(_slot(name))
             yield self._base
 
     def add(self, name: str, source: str = BASE) -> None:
+        self.check_new(name, source)
         slot = _slot(name)
         if self._peft is None:
             self._peft = get_peft_model(self._base, self._lora, adapter_name=slot)
@@ -127,17 +156,20 @@ class LoraPolicies(Policies):
             self.load(name, self.state(source))
 
     def remove(self, name: str) -> None:
+        self.check_removable(name)
         self._peft.delete_adapter(_slot(name))
         del self._versions[name]
 
     def parameters(self, name: str) -> dict[str, nn.Parameter]:
-        slot = f".{_slot(name)}."
+        self.check(name)
+        slot = _slot(name)
         found = {}
         for key, parameter in self._base.named_parameters():
-            if slot in key:
+            *place, owner, last = key.split(".")  # ….q_proj.lora_A.main.weight
+            if owner == slot:
                 # peft freezes all adapters but the active one; what is asked for here is learned.
                 parameter.requires_grad_(True)
-                found[key.replace(slot, ".")] = parameter
+                found[".".join([*place, last])] = parameter
         return found
 
     def adapter(self, name: str) -> tuple[LoraConfig, dict[str, Tensor]]:
