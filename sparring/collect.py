@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparring.engines.scripted import programs
 from sparring.game import Game, Speak, Table
-from sparring.types import Episode, Sampling, Task, VoidGame
+from sparring.types import Episode, Request, Sampling, Task, Turn, VoidGame
 
 
 @dataclass(slots=True)
@@ -58,10 +59,15 @@ async def play(
     outside: Callable[[], Any] | None = None,
 ) -> Episode:
     """One game, from first word to outcome. A game that cannot be judged is void, not lost."""
+    by_program = programs(job.game)
+
+    async def answer(request: Request) -> Turn:
+        return await (by_program.act if request.policy in by_program.scripts else speak)(request)
+
     table = Table(
         job.game.seats,
         job.seating,
-        speak,
+        answer,
         seed=job.seed,
         order=order,
         trainable=lambda seat, policy: policy in job.learned,
@@ -75,7 +81,12 @@ async def play(
         outcome = await job.game.play(job.task, table)
         episode.rewards, episode.facts = outcome.rewards, outcome.facts
         episode.void = outcome.void
-    except VoidGame as reason:
+    except* VoidGame as reasons:  # a game may ask several players at once, in a group of tasks
+        reason = _first(reasons)
         episode.void = str(reason) or type(reason).__name__
     episode.turns, episode.verdicts = table.turns, table.verdicts
     return episode
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -157,6 +157,10 @@ class Game:
         """The action of a perfect player, for games that are solved."""
         raise ValueError(f"nobody has written a perfect player for {type(self).__name__}")
 
+    def scripted(self, view: View, seed: int) -> str:
+        """The action of a strong programmed player, for games that have one."""
+        raise ValueError(f"nobody has written a scripted player for {type(self).__name__}")
+
 
 @dataclass(frozen=True)
 class Forfeit:
@@ -167,7 +171,9 @@ class Forfeit:
 
     def outcome(self, seats: Sequence[str], offender: str, reason: str, **facts: Any) -> Outcome:
         rewards = {seat: self.offender if seat == offender else self.other for seat in seats}
-        return Outcome(rewards, facts={"end": "invalid", "invalid": offender, "reason": reason, **facts})
+        return Outcome(
+            rewards, facts={"end": "invalid", "invalid": offender, "reason": reason, **facts}
+        )
 
 
 def _messages(prompt: str | Sequence[Message]) -> list[Message]:

@@ -1,4 +1,4 @@
-"""Who generates. An engine is anything with `async act(request) -> Turn`; it batches as it likes."""
+"""Who generates. An engine is anything with `async act(request) -> Turn`; batching is its affair."""
 
 from __future__ import annotations
 

@@ -21,29 +21,31 @@ class Chat:
         if request.previous is None:
             return list(self._encode(self.render(request.messages)))
         previous = request.previous
-        heard = self.after_reply(request.messages, closed=self._closed(previous.token_ids))
+        heard = self.after_reply(request.messages, said_end=self._end(previous.token_ids))
         return [*previous.prompt_ids, *previous.token_ids, *self._encode(heard)]
 
     def render(self, messages: list[Message]) -> str:
         return str(
-            self.tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
-            )
+            self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         )
 
-    def after_reply(self, messages: list[Message], *, closed: bool) -> str:
+    def after_reply(self, messages: list[Message], *, said_end: str) -> str:
         """What stands between a reply's last token and the next reply's first one."""
         before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _SAID}]
         text = self.render([*before, *messages]).split(_SAID, 1)[1]
-        end = self.tokenizer.eos_token
         # A reply that was sampled to its end already holds the token that closes it.
-        return text.removeprefix(end) if closed and text.startswith(end) else text
+        return text.removeprefix(said_end)
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._encode(text))
 
     def decode(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
-    def _closed(self, ids: list[int]) -> bool:
-        return bool(ids) and ids[-1] == self.tokenizer.eos_token_id
+    def _end(self, ids: list[int]) -> str:
+        """The special token that a reply ended with, if any; not every model closes with eos."""
+        added = self.tokenizer.added_tokens_decoder.get(ids[-1]) if ids else None
+        return str(added.content) if added is not None and added.special else ""
 
     def _encode_text(self, text: str) -> tuple[int, ...]:
         # The template writes its own special tokens; the tokenizer must not add others.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from sparring.types import Request, Turn
+from sparring.game import Game
+from sparring.types import Request, Turn, View
 
 Script = Callable[[Request], str]
 
@@ -26,8 +27,23 @@ class ScriptedEngine:
         )
 
 
+def programs(game: Game) -> ScriptedEngine:
+    """The players a game itself can give: random, and where it has them perfect and scripted."""
+    return ScriptedEngine(
+        {
+            "random": play_random,
+            "perfect": lambda request: game.perfect(_view(request), request.seed),
+            "scripted": lambda request: game.scripted(_view(request), request.seed),
+        }
+    )
+
+
 def play_random(request: Request) -> str:
     """Any legal action, by the request's own seed."""
+    return random.Random(request.seed).choice(_view(request).actions)
+
+
+def _view(request: Request) -> View:
     if request.view is None or not request.view.actions:
         raise ValueError(f"the game shows seat {request.seat!r} no actions to choose from")
-    return random.Random(request.seed).choice(request.view.actions)
+    return request.view

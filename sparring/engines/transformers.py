@@ -78,10 +78,31 @@ class TransformersEngine:
         finally:
             self._busy_outside -= 1
 
+    @torch.inference_mode()
+    def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
+        """How likely each answer is, word for word and to its end, as a reply to the prompt.
+        An answer of one token counts without its end: games that ask for one token stop there."""
+        prompt_ids = self.chat.encode(self.chat.render([{"role": "user", "content": prompt}]))
+        found = []
+        with self.policies.using(policy) as model:
+            for text in answers:
+                ids = self.chat.encode(text)
+                if len(ids) > 1:
+                    ids = [*ids, self.chat.tokenizer.eos_token_id]
+                both = torch.tensor([[*prompt_ids, *ids]], device=model.device)
+                logprobs = model(both).logits[0].float().log_softmax(-1)
+                said = logprobs[len(prompt_ids) - 1 : -1].gather(
+                    -1, both[0, len(prompt_ids) :, None]
+                )
+                found.append(float(said.sum().exp()))
+        return found
+
     async def _serve(self) -> None:
         while self._queue:
             await self._settle()
             batch = self._next_batch()
+            if not batch:
+                return
             try:
                 turns = await asyncio.get_running_loop().run_in_executor(
                     self._thread, self._generate, batch
@@ -109,9 +130,11 @@ class TransformersEngine:
 
     def _next_batch(self) -> list[_Waiting]:
         """The first waiting request's policy and all who want the same, up to the limit."""
+        # A game that was given up leaves its request behind, cancelled.
+        self._queue = [w for w in self._queue if not w.future.done()]
         self._queue.sort(key=lambda w: w.request.order)
-        policy = self._queue[0].request.policy
-        same = [w for w in self._queue if w.request.policy == policy][: self.max_batch]
+        same = [w for w in self._queue if w.request.policy == self._queue[0].request.policy]
+        same = same[: self.max_batch]
         chosen = {id(w) for w in same}
         self._queue = [w for w in self._queue if id(w) not in chosen]
         return same
@@ -263,5 +286,7 @@ def _end_ids(model: Any, tokenizer: Any) -> set[int]:
 
 
 def _stopped(chat: Chat, token_ids: list[int], stops: tuple[str, ...]) -> bool:
-    tail = chat.decode(token_ids[-32:])
+    # No token is shorter than a byte, so this many hold the longest stop that can just have ended.
+    reach = max(len(stop.encode()) for stop in stops) + 8
+    tail = chat.decode(token_ids[-reach:])
     return any(stop in tail for stop in stops)

@@ -1,0 +1,1 @@
+"""How good is it: matches, exact measures, benchmarks."""

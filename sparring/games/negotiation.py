@@ -209,9 +209,6 @@ class SimpleNegotiation(Game):
         }
         return View(state=state, actions=tuple(actions))
 
-    def perfect(self, view: View, seed: int) -> str:
-        raise ValueError("negotiation is not solved; its strong programmed player is `scripted`")
-
     def scripted(self, view: View, seed: int) -> str:
         """A strong player, not a perfect one: it takes the other's values for the average ones,
         accepts what brings it more than it brings the other, and offers what should gain both

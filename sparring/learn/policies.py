@@ -17,6 +17,8 @@ import torch
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from torch import Tensor, nn
 
+from sparring.learn.models import load_model
+from sparring.run.config import LearnConfig
 from sparring.types import BASE
 
 
@@ -184,3 +186,15 @@ class LoraPolicies(Policies):
 def _slot(name: str) -> str:
     """peft keeps adapters in module dicts, whose keys may hold no dot."""
     return name.replace(".", "_")
+
+
+def load_policies(
+    name: str, config: LearnConfig, *, device: str = "cpu", dtype: str = "float32", seed: int = 0
+) -> Policies:
+    """The policies of a base model, kept whole or as adapters, as the config says."""
+    model, tokenizer = load_model(name, device=device, dtype=dtype, seed=seed)
+    if config.weights == "full":
+        return FullPolicies(model, tokenizer)
+    return LoraPolicies(
+        model, tokenizer, r=config.lora_r, alpha=config.lora_alpha, dropout=config.lora_dropout
+    )

@@ -98,6 +98,7 @@ class EvaluateConfig(Section):
     every: int = Field(10, ge=1)
     games: int = Field(100, ge=0)
     temperature: float = Field(0.0, ge=0)
+    final: int = Field(0, ge=0)  # games of the closing evaluation, before and after; 0: none
     ladder: int = Field(0, ge=0)  # games between each pair of checkpoints, at the end
 
 
@@ -123,7 +124,7 @@ class GuardConfig(Section):
 
 class TrackingConfig(Section):
     tensorboard: bool = True
-    wandb: bool = False
+    wandb: Literal["auto", "always", "never"] = "auto"  # auto: when WANDB_API_KEY is set
     project: str = "sparring"
 
 
@@ -189,7 +190,8 @@ SMOKE: dict[str, Any] = {
     "collect.episodes": 16,
     "evaluate.every": 2,
     "evaluate.games": 8,
-    "evaluate.ladder": 0,
+    "evaluate.final": 8,
+    "evaluate.ladder": 2,
     "checkpoint.every": 1,
     "engine.device": "cpu",
     "engine.dtype": "float32",

@@ -21,16 +21,17 @@ from sparring.sandbox import seccomp
 
 NOBODY = 65534
 INSIDE = Path(__file__).parent / "inside"
+# Not random, nor what imports it: it reseeds itself in every fork, which costs more than importing.
 PRELOAD = (
-    "math", "re", "collections", "itertools", "functools", "heapq", "string", "typing", "random",
-    "datetime", "operator", "bisect", "copy", "statistics", "hashlib", "dataclasses", "enum",
+    "math", "re", "collections", "itertools", "functools", "heapq", "string", "typing", "hashlib",
+    "datetime", "operator", "bisect", "copy", "dataclasses", "enum", "abc", "cmath",
 )  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom")
 BOOT = "import sys; sys.path.insert(0, {where!r}); from inside.zygote import main; main()"
 DROP = (
-    "import os, sys; os.setgroups([]); os.setresgid({n}, {n}, {n}); os.setresuid({n}, {n}, {n}); "
+    f"import os, sys; os.setgroups([]); os.setresgid({NOBODY}, {NOBODY}, {NOBODY}); os.setresuid({NOBODY}, {NOBODY}, {NOBODY}); "
     "os.execv(sys.argv[1], sys.argv[1:])"
-).format(n=NOBODY)
+)
 
 
 class SandboxMissing(RuntimeError):
@@ -65,7 +66,7 @@ def probe() -> Probe:
     if shutil.which("bwrap") is None:
         return Probe(False, "bubblewrap (bwrap) is not installed", install)
     try:
-        seccomp.program()
+        seccomp.programs()
         with tempfile.TemporaryFile() as errors:
             process, control = launch(hash_seed=0, errors=errors.fileno())
             with control:
@@ -141,7 +142,9 @@ def _packages(python: str, packages: Sequence[str]) -> list[str]:
     return words
 
 
-def jail_command(python: str, packages: Sequence[str], zygote: list[str], hash_seed: int) -> list[str]:
+def jail_command(
+    python: str, packages: Sequence[str], zygote: list[str], hash_seed: int
+) -> list[str]:
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise SandboxMissing(
@@ -150,7 +153,17 @@ def jail_command(python: str, packages: Sequence[str], zygote: list[str], hash_s
         )
     real, needs = _interpreter(python)
     mounts = [*_system(), *needs, *_bind(INSIDE, "/jail/inside"), *_packages(python, packages)]
-    mounts += [*_devices(), "--perms", "0755", "--dir", "/dev/shm", "--perms", "0755", "--dir", "/tmp"]
+    mounts += [
+        *_devices(),
+        "--perms",
+        "0755",
+        "--dir",
+        "/dev/shm",
+        "--perms",
+        "0755",
+        "--dir",
+        "/tmp",
+    ]
     inner = [
         bwrap, "--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--unshare-pid",
         "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
@@ -167,7 +180,7 @@ def jail_command(python: str, packages: Sequence[str], zygote: list[str], hash_s
     outer = [
         bwrap, "--unshare-pid", "--die-with-parent", *_system(), *needs,
         *_bind(INSIDE, str(INSIDE)), *_packages_outside(python, packages), *_devices(),
-        *_bind(Path(bwrap), bwrap), "--proc", "/proc", "--perms", "0755", "--dir", "/dev/shm",
+        *_bind(Path(bwrap), bwrap), "--proc", "/proc", "--perms", "0755", "--dir", "/tmp",
         "--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--",
         real, "-I", "-S", "-c", DROP,
     ]  # fmt: skip
@@ -194,21 +207,26 @@ def launch(
     python = python or sys.executable
     config = {
         "jailed": jailed,
-        "filter": base64.b64encode(seccomp.program() if jailed else b"").decode(),
+        "filters": [base64.b64encode(f).decode() for f in seccomp.programs()] if jailed else [],
         "preload": list(preload),
         "paths": ["/jail/site"] if jailed else [sysconfig.get_path("purelib")],
     }
     where = "/jail" if jailed else str(INSIDE.parent)
-    words = ["-I", "-S", "-X", "utf8", "-c", BOOT.format(where=where), json.dumps(config)]
+    # Not -I: an isolated interpreter would not heed the hash seed. The environment is ours anyway.
+    words = ["-S", "-s", "-X", "utf8", "-c", BOOT.format(where=where), json.dumps(config)]
     if jailed:
         command, environment = jail_command(python, packages, words, hash_seed), {}
     else:
         command = [python, *words]
         environment = {"PYTHONHASHSEED": str(hash_seed), "PATH": "/usr/bin:/bin"}
-        command.remove("-I")  # an isolated interpreter would not heed the hash seed
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=errors, env=environment, cwd="/"
+            command,
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=environment,
+            cwd="/",
         )
     return process, ours

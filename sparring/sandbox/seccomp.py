@@ -73,11 +73,6 @@ FATAL: dict[str, tuple[int | None, int | None]] = {
     "uselib": (134, None),
     "nfsservctl": (180, 42),
     "lookup_dcookie": (212, 18),
-    "move_pages": (279, 239),
-    "migrate_pages": (256, 238),
-    "mbind": (237, 235),
-    "set_mempolicy": (238, 237),
-    "personality": (135, 92),
 }
 # Libraries try these as a matter of course and can live with a no.
 REFUSED: dict[str, tuple[int | None, int | None, int]] = {
@@ -94,6 +89,11 @@ REFUSED: dict[str, tuple[int | None, int | None, int]] = {
     "mq_open": (240, 180, EACCES),
     "clone3": (435, 435, ENOSYS),  # its flags lie in memory, where no filter can look
     "pidfd_open": (434, 434, ENOSYS),
+    "move_pages": (279, 239, EPERM),
+    "migrate_pages": (256, 238, EPERM),
+    "mbind": (237, 235, EPERM),
+    "set_mempolicy": (238, 237, EPERM),
+    "personality": (135, 92, EPERM),
     "inotify_init1": (294, 26, EACCES),
     "inotify_init": (253, None, EACCES),
     "landlock_create_ruleset": (444, 444, ENOSYS),
@@ -111,26 +111,26 @@ LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 NUMBER, ARCH, ARG0, ARG1 = 0, 4, 16, 24
 
 
-def program(machine: str | None = None) -> bytes:
-    """The filter as the array of sock_filter that prctl(PR_SET_SECCOMP) takes."""
+LATE = ("unshare", "setns", "mount", "pidfd_open")
+
+
+def programs(machine: str | None = None) -> tuple[bytes, bytes]:
+    """Two filters, as arrays of sock_filter: the zygote's, which every fork inherits, and the
+    small one each fork adds, of calls the zygote itself needs. Installing a filter costs time by
+    its length, and a fork has little."""
     machine = machine or platform.machine()
     if machine not in AUDIT_ARCH:
-        raise OSError(f"no system-call filter is written for {machine}; x86_64 and aarch64 have one")
+        raise OSError(
+            f"no system-call filter is written for {machine}; x86_64 and aarch64 have one"
+        )
     column = 0 if machine == "x86_64" else 1
-    steps = [_step(LOAD, ARCH), _step(EQUAL, AUDIT_ARCH[machine], 1, 0), _step(RETURN, KILL)]
-    steps.append(_step(LOAD, NUMBER))
-    if machine == "x86_64":  # the x32 table would walk round every number below
-        steps += [_step(AT_LEAST, 0x40000000, 0, 1), _step(RETURN, KILL)]
-    for row in FATAL.values():
-        if row[column] is not None:
-            steps += [_step(EQUAL, row[column] or 0, 0, 1), _step(RETURN, KILL)]
-    for refused in REFUSED.values():
-        if refused[column] is not None:
-            steps += [
-                _step(EQUAL, refused[column] or 0, 0, 1),
-                _step(RETURN, ERRNO | refused[2]),
-            ]
-    steps += [
+    early, late = _head(machine), _head(machine)
+    for name, row in FATAL.items():
+        (late if name in LATE else early).extend(_answer(row[column], KILL))
+    for name, refused in REFUSED.items():
+        steps = _answer(refused[column], ERRNO | refused[2])
+        (late if name in LATE else early).extend(steps)
+    early += [
         _step(EQUAL, CLONE[column], 0, 4),
         _step(LOAD, ARG0),
         _step(ANY_BIT, NAMESPACE_FLAGS, 0, 1),
@@ -142,6 +142,18 @@ def program(machine: str | None = None) -> bytes:
         _step(EQUAL, TIOCLINUX, 0, 1),
         _step(RETURN, ERRNO | EPERM),
         _step(RETURN, ALLOW),
-        _step(RETURN, ALLOW),
     ]
-    return b"".join(steps)
+    end = _step(RETURN, ALLOW)
+    return b"".join([*early, end]), b"".join([*late, end])
+
+
+def _head(machine: str) -> list[bytes]:
+    steps = [_step(LOAD, ARCH), _step(EQUAL, AUDIT_ARCH[machine], 1, 0), _step(RETURN, KILL)]
+    steps.append(_step(LOAD, NUMBER))
+    if machine == "x86_64":  # the x32 table would walk round every number below
+        steps += [_step(AT_LEAST, 0x40000000, 0, 1), _step(RETURN, KILL)]
+    return steps
+
+
+def _answer(number: int | None, answer: int) -> list[bytes]:
+    return [] if number is None else [_step(EQUAL, number, 0, 1), _step(RETURN, answer)]

@@ -9,8 +9,6 @@ import importlib
 import io
 import os
 import sys
-import threading
-import traceback
 import types
 from typing import Any
 
@@ -23,13 +21,48 @@ WRAPPERS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def site_names() -> None:
-    """The names that `site` would have added: programs end themselves with exit()."""
+REHEARSAL = """
+import math
+from collections import Counter
+
+class Thing:
+    kind: str = 'x'
+
+    def __init__(self, *args, **kwargs):
+        self.args = args
+
+def f(x, y=2, *z, k=None):
+    try:
+        found = [i ** 2 for i in range(x) if i % 2 == 0 and not i > 100]
+        while found and len(found) > 50:
+            found.pop()
+        for i, (a, b) in enumerate(zip(found, sorted(found, key=lambda v: -v))):
+            found[i] = a + b if a else {a: b, 'c': {1, 2}}.get(a, 0)
+    except (ValueError, TypeError) as error:
+        raise RuntimeError(f'{x!r} {y:>3}') from error
+    finally:
+        y += 1
+    return {'a': found, 'b': (x, 1.5, 'text', None, True), 'c': Counter('text')}
+"""
+
+
+def rehearse() -> None:
+    """Do once, before any fork, what every fork will do: the first time is many times dearer."""
     builtins.exit = builtins.quit = _sitebuiltins.Quitter("exit", "Ctrl-D")  # type: ignore[assignment]
+    _streams()
+    names: dict[str, Any] = {}
+    exec(compile(REHEARSAL, "rehearsal.py", "exec", dont_inherit=True), names)
+    wire.load(wire.dump({"values": [_plain(eval("f(7, y=1)", names))]}))
+    for source in ("def f(:", "f(None)"):
+        try:
+            eval(source, names)
+        except Exception as error:
+            fault(error)
 
 
 def run(request: dict[str, Any], fds: list[int]) -> None:
-    _streams(request["mode"])
+    if request["mode"] == "program":
+        sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="replace", closefd=False)
     mode = MODES[request["mode"]]
     try:
         mode(request, fds)
@@ -37,11 +70,9 @@ def run(request: dict[str, Any], fds: list[int]) -> None:
         finish(fds, fault(error))
 
 
-def _streams(mode: str) -> None:
-    if mode == "program":
-        sys.stdin = open(0, encoding="utf-8", errors="replace", closefd=False)
-    else:  # nothing is read: a cheap stdin that is at its end
-        sys.stdin = io.TextIOWrapper(io.BytesIO(b""))
+def _streams() -> None:
+    """Streams over the descriptors as a fork will have them; only a whole program reads."""
+    sys.stdin = io.TextIOWrapper(io.BytesIO(b""))
     for number, name in ((1, "stdout"), (2, "stderr")):
         raw = open(number, "wb", closefd=False)
         text = io.TextIOWrapper(raw, "utf-8", errors="backslashreplace", line_buffering=False)
@@ -58,7 +89,9 @@ def finish(fds: list[int], result: dict[str, Any]) -> None:
         os._exit(0)
 
 
-def load(request: dict[str, Any], fds: list[int], name: str) -> tuple[types.CodeType, dict[str, Any]]:
+def load(
+    request: dict[str, Any], fds: list[int], name: str
+) -> tuple[types.CodeType, dict[str, Any]]:
     """Compile the code, then let go of the request: from here on nothing can say `syntax`."""
     module = types.ModuleType(name)
     module.__dict__["__builtins__"] = builtins
@@ -83,13 +116,14 @@ def _program(request: dict[str, Any], fds: list[int]) -> None:
     status = 0
     try:
         exec(code, names)
-        threading._shutdown()  # type: ignore[attr-defined]
+        if "threading" in sys.modules:
+            sys.modules["threading"]._shutdown()
     except SystemExit as end:
         status = _exit_status(end)
     except BaseException as error:
         status = 1
         cut = error.__traceback__.tb_next if error.__traceback__ else None
-        traceback.print_exception(type(error), error, cut)
+        sys.__excepthook__(type(error), error, cut)
         result = fault(error)
         os.pwrite(fds[1], wire.dump(result), 0)
     try:
@@ -166,5 +200,3 @@ def _tests(request: dict[str, Any], fds: list[int]) -> None:
 
 
 MODES = {"program": _program, "calls": _calls, "serve": _serve, "tests": _tests}
-
-

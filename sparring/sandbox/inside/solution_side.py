@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import inspect
 import operator
 import sys
 import types
@@ -97,7 +96,7 @@ class Side:
             about["class"] = _name(value)
             if issubclass(value, BaseException):
                 about["lineage"] = self.lineage(value)
-        elif inspect.iscoroutine(value):
+        elif isinstance(value, types.CoroutineType):
             about["coroutine"] = True
         elif isinstance(value, types.ModuleType):
             about["module"] = value.__name__

@@ -64,8 +64,11 @@ class Side:
         if what == "call":
             return target(*args, **kwargs)
         if what == "getattr":
-            if type(args[0]) is not str or args[0].startswith("_") or callable(target) and (
-                isinstance(target, types.FunctionType | type)
+            if (
+                type(args[0]) is not str
+                or args[0].startswith("_")
+                or (callable(target)
+                and (isinstance(target, types.FunctionType | type)))
             ):
                 raise AttributeError(f"{args[0]!r} is the tests' own")
             return getattr(target, args[0])

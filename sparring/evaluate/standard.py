@@ -1,0 +1,107 @@
+"""The evaluation of any game: matches against the programs that can play it, and, where a game
+is solved, exact measures. Void games count for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sparring.engines.transformers import TransformersEngine
+from sparring.evaluate import exact
+from sparring.evaluate.arena import Score, match
+from sparring.game import Game
+from sparring.games.kuhn import KuhnPoker
+from sparring.games.negotiation import SimpleNegotiation
+from sparring.games.tictactoe import TicTacToe
+from sparring.types import MAIN, Episode
+
+
+def opponents_of(game: Game) -> list[str]:
+    """The programmed opponents a game offers."""
+    if not game.zero_sum:
+        return []
+    kind = type(game)
+    named = {
+        "perfect": kind.perfect is not Game.perfect,
+        "scripted": kind.scripted is not Game.scripted,
+    }
+    return ["random", *[name for name, there in named.items() if there]]
+
+
+async def evaluate(
+    games: Mapping[str, Game],
+    engine: TransformersEngine,
+    *,
+    policy: str = MAIN,
+    count: int = 100,
+    seed: int = 0,
+    temperature: float = 0.0,
+) -> tuple[dict[str, Any], list[Episode]]:
+    """Per game: {opponent: score, "exact": measures, "score": the one number that ranks}."""
+    found: dict[str, Any] = {}
+    episodes: list[Episode] = []
+    for name, game in games.items():
+        scores: dict[str, Score] = {}
+        played: list[Episode] = []
+        for opponent in opponents_of(game):
+            scores[opponent], games_played = await match(
+                name, game, engine.act, policy, opponent, count, seed=seed, temperature=temperature
+            )
+            played += games_played
+        measures = exact_measures(game, engine, policy, played)
+        found[name] = {
+            **{opponent: result.as_dict() for opponent, result in scores.items()},
+            "exact": measures,
+            "score": ranking(scores, measures),
+        }
+        episodes += played
+    return found, episodes
+
+
+def exact_measures(
+    game: Game, engine: TransformersEngine, policy: str, episodes: list[Episode]
+) -> dict[str, float]:
+    if isinstance(game, TicTacToe):
+        against = [e for e in episodes if "perfect" in e.seating.values()]
+        return {"regret": exact.mean_regret(against, policy)}
+    if isinstance(game, KuhnPoker):
+        answers = exact.kuhn_prompts(game)
+        chances = {
+            infoset: engine.probabilities(policy, prompt, actions)
+            for infoset, (prompt, actions) in answers.items()
+        }
+        strategy, illegal = exact.kuhn_policy(chances)
+        return {
+            "exploitability": exact.exploitability(strategy),
+            "value_gap": exact.value_gap(strategy),
+            "illegal_mass": illegal,
+        }
+    if isinstance(game, SimpleNegotiation):
+        return {"surplus": exact.mean_surplus(episodes)}
+    return {}
+
+
+def ranking(scores: Mapping[str, Score], measures: Mapping[str, float]) -> float | None:
+    """What picks the best checkpoint: exploitability where it is known, else points per game."""
+    if "exploitability" in measures:
+        return -measures["exploitability"] - measures["illegal_mass"]
+    if not scores:
+        return None
+    return sum(s.points for s in scores.values()) / len(scores)
+
+
+def as_metrics(found: Mapping[str, Any]) -> dict[str, float]:
+    """The flat names under which an evaluation stands in metrics.jsonl."""
+    flat: dict[str, float] = {}
+    for name, result in found.items():
+        for opponent, score in result.items():
+            if isinstance(score, dict) and "games" in score and score["games"]:
+                n = score["games"]
+                flat[f"eval/{name}/{opponent}/not_lost"] = 1 - score["losses"] / n
+                for key in ("wins", "draws", "losses", "invalid"):
+                    flat[f"eval/{name}/{opponent}/{key}"] = score[key] / n
+        flat |= {f"eval/{name}/{key}": value for key, value in result["exact"].items()}
+    ranks = [result["score"] for result in found.values() if result["score"] is not None]
+    if ranks:
+        flat["eval/score"] = sum(ranks) / len(ranks)
+    return flat

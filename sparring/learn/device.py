@@ -1,0 +1,57 @@
+"""Which device, and which dtypes really run on it. Some CPUs advertise bf16 instructions that
+then fault, and a fault kills the process: so the trial is made in a child."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+
+import torch
+
+_TRIAL = (
+    "import torch; a = torch.ones(64, 64, dtype=torch.{dtype}, device='{device}'); "
+    "assert float((a @ a).sum()) == 64**3"
+)
+
+
+def choose_device(device: str = "auto", dtype: str = "auto") -> tuple[str, str]:
+    """The device and dtype to use; `auto` is the fastest that works."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if dtype == "auto":
+        # On a CPU float32 also keeps sampled and learned logprobs equal to the last digits.
+        dtype = (
+            "bfloat16"
+            if device.startswith("cuda") and torch.cuda.is_bf16_supported()
+            else "float32"
+        )
+    return device, dtype
+
+
+@cache
+def dtype_runs(dtype: str, device: str) -> bool:
+    """Whether a matrix product in this dtype comes out right, tried in a child process."""
+    trial = subprocess.run(
+        [sys.executable, "-c", _TRIAL.format(dtype=dtype, device=device)],
+        capture_output=True,
+        timeout=120,
+        env=os.environ,
+    )
+    return trial.returncode == 0
+
+
+def fast_allocations() -> None:
+    """Keep freed memory in the process. glibc hands large blocks back to the system at once, and
+    a small model's step then spends more time on page faults than on arithmetic."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
+        libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD
+    except (OSError, AttributeError):
+        return  # another libc: slower, not wrong

@@ -1,0 +1,207 @@
+"""Puts a run's report together and writes it: one file, no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from sparring.report.curves import chart_card, event_title
+from sparring.report.markup import duration, esc, game_name, listing, number
+from sparring.report.metrics import charts
+from sparring.report.replays import replays
+from sparring.report.results import headlines, ladder_figure, results_table, tiles
+from sparring.report.rundata import RunData, is_number, read_run, series
+
+HERE = Path(__file__).parent
+LOGO = (
+    '<svg class="logo" viewBox="0 0 44 24" aria-hidden="true"><path class="seat-0" '
+    'd="M4,4l16,16m0,-16l-16,16"/><circle class="seat-1" cx="32" cy="12" r="8.5"/></svg>'
+)
+
+
+def write_report(run: Path) -> Path:
+    """Write RUN/report.html and return its path. A reader never finds half of one."""
+    path = Path(run) / "report.html"
+    text = render(read_run(Path(run)))
+    half = path.with_name(f".report.{os.getpid()}.tmp")
+    try:
+        # A model may say half a surrogate pair, which no file can hold.
+        half.write_bytes(text.encode("utf-8", "replace"))
+        os.replace(half, path)
+    finally:
+        half.unlink(missing_ok=True)
+    return path
+
+
+def render(run: RunData) -> str:
+    parts = [
+        ("results", "Results", _results(run)),
+        ("curves", "Curves", _curves(run)),
+        ("ladder", "Ladder", _ladder(run)),
+        ("games", "Games", _games(run)),
+        ("events", "Events", _events(run)),
+        ("config", "Config", _config(run)),
+    ]
+    links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in parts)
+    sections = "".join(
+        f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, title, body in parts
+    )
+    body = (
+        f'<nav class="top"><div><a class="brand" href="#top">{LOGO}Sparring</a>'
+        f'<span class="links">{links}</span></div></nav>'
+        f'<main id="top">{_header(run)}{sections}</main>{_footer(run)}'
+    )
+    return _document(title=f"{_title(run)} · Sparring", body=body)
+
+
+def _document(title: str, body: str) -> str:
+    style = (HERE / "style.css").read_text(encoding="utf-8")
+    script = (HERE / "replay.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # Should any text ever escape its escaping: no other script runs, and nothing is fetched.
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{esc(title)}</title><style>{style}</style></head>"
+        f"<body>{body}<script>{script}</script></body></html>\n"
+    )
+
+
+def _title(run: RunData) -> str:
+    return str(run.config.get("recipe") or run.name)
+
+
+def _header(run: RunData) -> str:
+    done = len(run.lines)
+    wanted = run.config.get("iterations")
+    progress = f"{done:,} of {wanted:,}" if is_number(wanted) else f"{done:,}"
+    games = run.config.get("games")
+    names = [game_name(str(name)) for name in games] if isinstance(games, dict) else []
+    facts = {
+        "Policy": run.config.get("policy"),
+        "Games": ", ".join(names),
+        "Seed": run.config.get("seed"),
+        "Iterations": progress,
+        "Games played": _total(run, "episodes"),
+        "Wall-clock": _clock(run),
+    }
+    rows = "".join(
+        f"<div><dt>{name}</dt><dd>{esc(value)}</dd></div>"
+        for name, value in facts.items()
+        if value not in (None, "")
+    )
+    shown = tiles(headlines(run.evaluation, series(run.lines)))
+    shown = shown or '<p class="empty">Nothing has been measured yet.</p>'
+    return (
+        f'<header class="hero"><p class="eyebrow">Training report</p><h1>{esc(_title(run))}</h1>'
+        f'<p class="lead">{esc(_sentence(run, names))}</p>{shown}<dl class="facts">{rows}</dl>'
+        "</header>"
+    )
+
+
+def _sentence(run: RunData, games: list[str]) -> str:
+    """The run in one sentence."""
+    if not run.lines:
+        return "This run has not finished an iteration yet."
+    who = str(run.config.get("policy") or "A policy")
+    what = f" of {listing(games)}" if games else ""
+    count, clock = _total(run, "episodes"), _clock(run)
+    played = f"{count} games{what}" if count else f"games{what}"
+    once = "" if len(run.lines) == 1 else "s"
+    spent = f", in {clock}" if clock else ""
+    return f"{who} played {played} over {len(run.lines):,} iteration{once}{spent}."
+
+
+def _total(run: RunData, key: str) -> str:
+    values = [line[key] for line in run.lines if is_number(line.get(key))]
+    return number(sum(values)) if values else ""
+
+
+def _clock(run: RunData) -> str:
+    values = [line["time/total_s"] for line in run.lines if is_number(line.get("time/total_s"))]
+    return duration(sum(values)) if values else ""
+
+
+def _results(run: RunData) -> str:
+    table = results_table(run.evaluation)
+    if not table:
+        return '<p class="empty">There is no final evaluation of this run.</p>'
+    return f'<p class="intro">The policy as it was, and as it is now.</p>{table}'
+
+
+def _curves(run: RunData) -> str:
+    data = series(run.lines)
+    if not data:
+        return '<p class="empty">No iteration has finished yet, so there are no curves.</p>'
+    span = (int(run.lines[0]["iteration"]), int(run.lines[-1]["iteration"]))
+    intro = "Each curve runs over the iterations of training; point at one to read its values."
+    marked = " Triangles mark events, which are listed below." if run.events else ""
+    parts = [f'<p class="intro">{intro}{marked}</p>']
+    for section, found in charts(data).items():
+        cards = "".join(chart_card(chart, data, run.events, span) for chart in found)
+        parts.append(f'<h3>{esc(section)}</h3><div class="grid">{cards}</div>')
+    return "".join(parts)
+
+
+def _ladder(run: RunData) -> str:
+    if not run.ladder:
+        return '<p class="empty">The checkpoints of this run were not rated.</p>'
+    return (
+        '<p class="intro">Ratings from games between checkpoints. A dot is the rating, its line '
+        "three standard deviations either way; the rank goes by the left end, a skill the player "
+        f'almost surely has.</p><div class="card scroll">{ladder_figure(run.ladder)}</div>'
+    )
+
+
+def _games(run: RunData) -> str:
+    shown = replays(run.stages)
+    if not shown:
+        return '<p class="empty">No games are on record.</p>'
+    return (
+        '<p class="intro">A handful of games as they were played: what each player saw, and what '
+        f"it said. Arrow keys step.</p>{shown}"
+    )
+
+
+def _events(run: RunData) -> str:
+    if not run.events:
+        return '<p class="empty">Nothing out of the ordinary happened.</p>'
+    rows = "".join(_event_row(event) for event in run.events)
+    return f'<ol class="card events">{rows}</ol>'
+
+
+def _event_row(event: dict[str, Any]) -> str:
+    kind = "calm" if event.get("event") == "resumed" else "alarm"
+    at = event.get("iteration")
+    when = f"iteration {number(at)}" if is_number(at) else ""
+    detail = esc(event.get("detail") or "")
+    return f'<li class="{kind}"><b>{esc(event_title(event))}</b> <span>{when}</span><p>{detail}</p></li>'
+
+
+def _config(run: RunData) -> str:
+    if not run.config_text.strip():
+        return '<p class="empty">This run holds no config.</p>'
+    return (
+        '<details class="card"><summary>The resolved config, in full</summary>'
+        f"<pre>{esc(run.config_text)}</pre></details>"
+    )
+
+
+def _footer(run: RunData) -> str:
+    versions = [f"Python {platform.python_version()}"]
+    for package in ("sparring", "torch", "transformers", "peft"):
+        try:
+            versions.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return (
+        f"<footer><p>Run {esc(run.name)}. Report made with {esc(', '.join(versions))}.</p></footer>"
+    )

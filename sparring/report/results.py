@@ -1,0 +1,267 @@
+"""Before and after: the headline numbers, the table of results and the ladder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sparring.report.curves import Points, ticks
+from sparring.report.markup import esc, game_name, humanise, number, opponent_name
+from sparring.report.metrics import ENDINGS, EXACT, place
+from sparring.report.rundata import is_number
+
+UNTRAINED = "untrained"
+MOST_HEADLINES = 4
+FALLING = ("regret", "exploitability", "value_gap", "illegal", "invalid")  # lower is better
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One number worth a glance. `better` is None where nobody can say."""
+
+    title: str
+    after: float
+    before: float | None = None
+    percent: bool = False
+    better: bool | None = None
+
+
+def shares(result: object) -> dict[str, float]:
+    """How games ended, as shares of all. Counts and shares may both be on record: whole numbers
+    are counts, fractions that add up to no more than one are shares."""
+    if not isinstance(result, Mapping):
+        return {}
+    found = {key: result[key] for key in ENDINGS if is_number(result.get(key))}
+    games = result.get("games")
+    endings = [found[key] for key in ("wins", "draws", "losses") if key in found]
+    if not endings or not is_number(games) or games <= 0:
+        return {}
+    counted = all(isinstance(value, int) for value in endings) or sum(endings) > 1.001
+    return {key: value / games if counted else float(value) for key, value in found.items()}
+
+
+def not_lost(share: Mapping[str, float]) -> float:
+    return share.get("wins", 0.0) + share.get("draws", 0.0)
+
+
+def headlines(evaluation: dict[str, Any], data: dict[str, Points]) -> list[Headline]:
+    """The few numbers at the top: from the final table where there is one, else the curves."""
+    found = _from_table(evaluation) or _from_curves(data)
+    return found[:MOST_HEADLINES]
+
+
+def _from_table(evaluation: dict[str, Any]) -> list[Headline]:
+    untrained = _mapping(evaluation.get(UNTRAINED))
+    several = len([game for game in evaluation if game != UNTRAINED]) > 1
+    first, rest = [], []
+    for game, results in evaluation.items():
+        if game == UNTRAINED or not isinstance(results, Mapping):
+            continue
+        before = _mapping(untrained.get(game))
+        of = f"{game_name(game)}: " if several else ""
+        for opponent, result in results.items():
+            if opponent == "exact":
+                first += _exact_headlines(of, _mapping(result), _mapping(before.get("exact")))
+            elif share := shares(result):
+                old = shares(before.get(opponent))
+                title = f"{of}not lost, against {opponent_name(opponent)}"
+                rest.append(_headline(title, not_lost(share), not_lost(old) if old else None, True))
+    return _alternate(rest, first)
+
+
+def _exact_headlines(
+    of: str, exact: Mapping[str, Any], before: Mapping[str, Any]
+) -> list[Headline]:
+    found = []
+    for key, value in exact.items():
+        if is_number(value) and key in EXACT and key not in ("value_gap", "illegal"):
+            title, _, percent = EXACT[key]
+            old = before[key] if is_number(before.get(key)) else None
+            found.append(_headline(of + title, value, old, percent, key))
+    return found
+
+
+def _from_curves(data: dict[str, Points]) -> list[Headline]:
+    wanted = [key for key in data if key.endswith("/not_lost")]
+    wanted += [key for key in data if key.startswith("eval/") and key.split("/")[-1] in EXACT]
+    wanted += [key for key in data if "eval" in key.split("/")[0] and key.endswith(("_rate",))]
+    wanted += ["eval/score"] if not wanted and "eval/score" in data else []
+    wanted += [key for key in data if key.startswith("reward/")] if not wanted else []
+    found = []
+    for key in wanted:
+        if points := data[key]:
+            where = place(key)
+            before = points[0][1] if len(points) > 1 else None
+            title = ", ".join(part for part in (where.title, where.label) if part)
+            title = f"{where.tag}: {title}" if where.tag and where.label else title
+            last = key.rpartition("/")[2]
+            known = last in EXACT or last == "not_lost" or "eval" in key.split("/")[0]
+            name = last if known else None
+            found.append(_headline(title, points[-1][1], before, where.percent, name))
+    return found
+
+
+def _headline(
+    title: str, after: float, before: float | None, percent: bool, key: str | None = "wins"
+) -> Headline:
+    better = None
+    if before is not None and key is not None and after != before:
+        better = (after < before) == (key in FALLING)
+    return Headline(title[:1].upper() + title[1:], after, before, percent, better)
+
+
+def _alternate(one: list[Headline], two: list[Headline]) -> list[Headline]:
+    """Play first, then exact measures, in turns, so that four tiles show both."""
+    found = []
+    for at in range(max(len(one), len(two))):
+        found += one[at : at + 1] + two[at : at + 1]
+    return found
+
+
+def tiles(found: list[Headline]) -> str:
+    parts = []
+    for head in found:
+        now = f'<b class="after">{number(head.after, head.percent)}</b>'
+        was, trend = "", ""
+        if head.before is not None:
+            was = f'<span class="before">{number(head.before, head.percent)}</span>'
+            was += '<span class="arrow" aria-label="then">→</span>'
+            trend = {True: " better", False: " worse", None: ""}[head.better]
+        parts.append(
+            f'<div class="tile{trend}"><p>{esc(head.title)}</p><div>{was}{now}</div></div>'
+        )
+    return f'<div class="tiles">{"".join(parts)}</div>' if parts else ""
+
+
+def results_table(evaluation: dict[str, Any]) -> str:
+    """Per game and opponent how games ended, untrained above trained, and the exact measures."""
+    untrained = _mapping(evaluation.get(UNTRAINED))
+    cards = []
+    for game, results in evaluation.items():
+        if game == UNTRAINED or not isinstance(results, Mapping):
+            continue
+        before = _mapping(untrained.get(game))
+        rows = [
+            _opponent_rows(opponent, shares(result), shares(before.get(opponent)), result)
+            for opponent, result in results.items()
+            if opponent != "exact" and shares(result)
+        ]
+        exact = _exact_list(_mapping(results.get("exact")), _mapping(before.get("exact")))
+        if rows or exact:
+            cards.append(
+                f'<div class="card"><h3>{esc(game_name(game))}</h3>{_table(rows)}{exact}</div>'
+            )
+    return "".join(cards)
+
+
+def _table(rows: list[str]) -> str:
+    if not rows:
+        return ""
+    heads = ("Against", "Policy", "Games", "How they ended", "Not lost", "Won", "Drawn", "Lost")
+    cells = "".join(f"<th>{name}</th>" for name in (*heads, "Invalid"))
+    return (
+        f'<div class="scroll"><table class="results"><thead><tr>{cells}</tr></thead>'
+        f"{''.join(rows)}</table></div>"
+    )
+
+
+def _opponent_rows(
+    opponent: str, after: dict[str, float], before: dict[str, float], result: Any
+) -> str:
+    span = 2 if before else 1
+    name = opponent_name(opponent)
+    lead = f'<th rowspan="{span}" scope="rowgroup">{esc(name[:1].upper() + name[1:])}</th>'
+    rows = ""
+    if before:
+        rows = f'<tr class="was">{lead}{_cells("untrained", before, "")}</tr>'
+        lead = ""
+    rows += f"<tr>{lead}{_cells('trained', after, number(result['games']))}</tr>"
+    return f"<tbody>{rows}</tbody>"
+
+
+def _cells(policy: str, share: dict[str, float], games: str) -> str:
+    widths = {"win": share.get("wins", 0), "draw": share.get("draws", 0)}
+    widths["loss"] = max(0.0, 1 - sum(widths.values()))
+    bar = "".join(
+        f'<i class="{kind}" style="width:{100 * width:.2f}%"></i>'
+        for kind, width in widths.items()
+        if width > 0
+    )
+    values = [not_lost(share), *(share.get(key) for key in ENDINGS)]
+    numbers = "".join(
+        f'<td class="num">{"–" if value is None else number(value, True)}</td>' for value in values
+    )
+    return (
+        f'<td>{policy}</td><td class="num">{games}</td>'
+        f'<td class="ended"><span class="bar">{bar}</span></td>{numbers}'
+    )
+
+
+def _exact_list(exact: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    items = []
+    for key, value in exact.items():
+        if not is_number(value):
+            continue
+        title, explain, percent = EXACT.get(key, (humanise(key), "", False))
+        was = f"{number(before[key], percent)} → " if is_number(before.get(key)) else ""
+        items.append(
+            f"<div><dt>{esc(title)}</dt><dd>{was}<b>{number(value, percent)}</b></dd>"
+            f'<dd class="explain">{esc(explain)}</dd></div>'
+        )
+    return f'<dl class="exact">{"".join(items)}</dl>' if items else ""
+
+
+def ladder_figure(rungs: list[dict[str, Any]]) -> str:
+    """Ratings as dots with error bars, the surest best on top."""
+    ranked = sorted(rungs, key=lambda rung: -_sure(rung))
+    names = [str(rung.get("name", "?")) for rung in ranked]
+    left = 30 + 7 * min(28, max(map(len, names)))
+    width, row, top, bottom = 860, 34, 8, 26
+    height = top + row * len(ranked) + bottom
+    low = min(rung["mu"] - 3 * rung["sigma"] for rung in ranked)
+    high = max(rung["mu"] + 3 * rung["sigma"] for rung in ranked)
+    pad = 0.04 * (high - low) or 1.0
+    low, high = low - pad, high + pad
+    right = 110
+
+    def at(value: float) -> float:
+        return round(left + (width - left - right) * (value - low) / (high - low), 1)
+
+    parts = []
+    for tick in ticks(low, high, 6):
+        x, end = at(tick), height - bottom
+        parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{top}" y2="{end}"/>')
+        parts.append(f'<text class="tick mid" x="{x}" y="{height - 8}">{number(tick)}</text>')
+    for place_, (name, rung) in enumerate(zip(names, ranked, strict=True)):
+        parts.append(_rung(place_, name, rung, at, top + row * place_ + row / 2, left, width))
+    return f'<svg class="ladder" viewBox="0 0 {width} {height}" role="img">{"".join(parts)}</svg>'
+
+
+def _rung(
+    rank: int, name: str, rung: dict[str, Any], at: Any, y: float, left: float, width: float
+) -> str:
+    mu, sigma = rung["mu"], rung["sigma"]
+    low, high, middle = at(mu - 3 * sigma), at(mu + 3 * sigma), at(mu)
+    shown = name if len(name) <= 28 else f"{name[:27]}…"
+    games = f"{number(rung['games'])} games" if is_number(rung.get("games")) else ""
+    kind = "fixed" if name in ("random", "perfect", "scripted", "base") else "own"
+    said = f"{name}: {number(mu)} ± {number(3 * sigma)}, surely above {number(_sure(rung))}"
+    return (
+        f'<g class="rung {kind}"><title>{esc(said)}</title>'
+        f'<text class="rank" x="4" y="{y + 4}">{rank + 1}</text>'
+        f'<text class="name" x="26" y="{y + 4}">{esc(shown)}</text>'
+        f'<line class="whisker" x1="{low}" x2="{high}" y1="{y}" y2="{y}"/>'
+        f'<path class="whisker" d="M{low},{y - 5}v10M{high},{y - 5}v10"/>'
+        f'<circle cx="{middle}" cy="{y}" r="5.5"/>'
+        f'<text class="tick end" x="{width - 4}" y="{y + 4}">{esc(games)}</text></g>'
+    )
+
+
+def _sure(rung: dict[str, Any]) -> float:
+    found = rung.get("ordinal")
+    return float(found) if is_number(found) else rung["mu"] - 3 * rung["sigma"]
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,136 @@
+"""Checkpoints: safetensors and JSON in a folder that appears whole or not at all.
+
+A manifest holds the checksum of every file, so that damage is noticed, named and stepped over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+MANIFEST = "manifest.json"
+Tensors = dict[str, dict[str, "Tensor"]]
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that could not be written or read, with what is still good."""
+
+
+def step_name(step: int) -> str:
+    return f"step_{step:06d}"
+
+
+def steps(folder: Path) -> list[int]:
+    """All finished checkpoints, oldest first."""
+    return sorted(int(p.name[5:]) for p in folder.glob("step_*") if (p / MANIFEST).exists())
+
+
+def save(folder: Path, step: int, tensors: Tensors, state: dict[str, Any]) -> Path:
+    """Write everything beside its final place, then rename: a crash leaves the last one whole."""
+    from safetensors.torch import save_file
+
+    target, unfinished = folder / step_name(step), folder / f".{step_name(step)}.unfinished"
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        for name, group in tensors.items():
+            whole = {key: value.detach().cpu().contiguous() for key, value in group.items()}
+            save_file(whole, unfinished / f"{name}.safetensors")
+        (unfinished / "state.json").write_text(json.dumps(state))
+        sums = {p.name: _checksum(p) for p in sorted(unfinished.iterdir())}
+        (unfinished / MANIFEST).write_text(json.dumps({"step": step, "sha256": sums}, indent=1))
+        for path in unfinished.iterdir():
+            _flush(path)
+        if target.exists():  # written by a life of this run that was killed before it was done
+            shutil.rmtree(target)
+        unfinished.rename(target)
+        _flush(folder)
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise CheckpointError(
+            f"the checkpoint of iteration {step} could not be written: {error.strerror or error}. "
+            f"{_last_good(folder)} Make room or bring the folder back, then --resume."
+        ) from error
+    return target
+
+
+def load(folder: Path, step: int) -> tuple[Tensors, dict[str, Any]]:
+    """Tensors by file and the state, checked against the manifest."""
+    from safetensors.torch import load_file
+
+    path = folder / step_name(step)
+    reason = damage(path)
+    if reason:
+        raise CheckpointError(f"{path.name} is damaged: {reason}")
+    tensors = {p.stem: load_file(p) for p in sorted(path.glob("*.safetensors"))}
+    return tensors, json.loads((path / "state.json").read_text())
+
+
+def load_latest(folder: Path) -> tuple[int, Tensors, dict[str, Any], list[str]] | None:
+    """The newest whole checkpoint, and what was wrong with any newer one."""
+    problems = []
+    for step in reversed(steps(folder)):
+        try:
+            tensors, state = load(folder, step)
+        except CheckpointError as error:
+            problems.append(str(error))
+            continue
+        return step, tensors, state, problems
+    if problems:
+        raise CheckpointError("no usable checkpoint is left: " + "; ".join(problems))
+    return None
+
+
+def damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint, or None."""
+    try:
+        sums = json.loads((path / MANIFEST).read_text())["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"its {MANIFEST} cannot be read"
+    for name, expected in sums.items():
+        file = path / name
+        if not file.exists():
+            return f"{name} is missing"
+        if _checksum(file) != expected:
+            return f"{name} is not what was written (its checksum differs)"
+    return None
+
+
+def prune(folder: Path, keep: int, protect: set[int]) -> None:
+    """Forget all but the newest few and the protected ones."""
+    for step in steps(folder)[:-keep]:
+        if step not in protect:
+            shutil.rmtree(folder / step_name(step))
+
+
+def point(folder: Path, name: str, step: int) -> None:
+    """Let `name` (such as `best`) stand for a step, atomically."""
+    unfinished = folder / f".{name}.unfinished"
+    unfinished.unlink(missing_ok=True)
+    unfinished.symlink_to(step_name(step))
+    unfinished.replace(folder / name)
+
+
+def _last_good(folder: Path) -> str:
+    good = [step for step in steps(folder) if damage(folder / step_name(step)) is None]
+    return f"The last good one is {step_name(good[-1])}." if good else "There is no earlier one."
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,34 @@
+"""What one iteration's episodes come to, as flat numbers."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from sparring.types import Episode
+
+
+def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """Counts, rates, mean rewards and lengths. Void games are counted and otherwise left out."""
+    fair = [e for e in episodes if e.void is None]
+    turns = [turn for e in fair for turn in e.turns]
+    learned = [turn for turn in turns if turn.trainable]
+    rewards: dict[str, list[float]] = defaultdict(list)
+    for episode in fair:
+        for seat, reward in episode.rewards.items():
+            rewards[f"reward/{episode.game}/{seat}"].append(reward)
+    kinds = Counter(v.kind or v.status for e in episodes for v in e.verdicts)
+    n = max(1, len(fair))
+    return {
+        "episodes": len(episodes),
+        "turns": len(turns),
+        "tokens": sum(len(turn.token_ids) for turn in turns),
+        "rate/void": (len(episodes) - len(fair)) / max(1, len(episodes)),
+        "rate/invalid": sum("invalid" in e.facts for e in fair) / n,
+        "length/turns": len(turns) / n,
+        "length/tokens": fmean(len(t.token_ids) for t in learned) if learned else 0.0,
+        **{key: fmean(values) for key, values in sorted(rewards.items())},
+        **{f"verdicts/{kind}": count for kind, count in sorted(kinds.items())},
+    }

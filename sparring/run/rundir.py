@@ -1,0 +1,153 @@
+"""The folder of a run: every fact of it is a file here."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sparring.run import checkpoint
+from sparring.run.config import Config, ConfigError, dump, make_config
+from sparring.types import Episode, episode_from_json, episode_to_json
+
+
+class RunError(RuntimeError):
+    """The run cannot go on; the message says what is safe and what to do."""
+
+
+class RunDir:
+    """config.yaml · metrics.jsonl · events.jsonl · episodes/ · checkpoints/ · report.html"""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metrics = path / "metrics.jsonl"
+        self.events = path / "events.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.episodes = path / "episodes"
+
+    @classmethod
+    def open(cls, path: Path, config: Config, *, resume: bool) -> RunDir:
+        """A new run, or the same one again; never another run's folder."""
+        run = cls(path)
+        if (path / "config.yaml").exists():
+            changed = differing(run.config().model_dump(), config.model_dump())
+            if changed:
+                raise ConfigError(
+                    f"{path} holds a run with another config ({', '.join(changed)} differ); "
+                    "give this run another folder with --run"
+                )
+            if not resume and run.metrics.exists():
+                raise ConfigError(f"{path} holds this run already; add --resume to go on with it")
+            for log in (run.metrics, run.events):
+                mend(log)
+            return run
+        if path.exists() and any(path.iterdir()):
+            raise ConfigError(f"{path} is not empty and holds no run; choose another folder")
+        run.episodes.mkdir(parents=True)
+        run.checkpoints.mkdir()
+        write_whole(path / "config.yaml", dump(config).encode())
+        return run
+
+    @classmethod
+    def existing(cls, path: Path) -> RunDir:
+        if not (path / "config.yaml").exists():
+            raise ConfigError(f"{path} holds no run (there is no config.yaml in it)")
+        return cls(path)
+
+    def config(self) -> Config:
+        return make_config(yaml.safe_load((self.path / "config.yaml").read_text()))
+
+    def record(self, metrics: dict[str, Any], episodes: Iterable[Episode]) -> None:
+        """One iteration's facts. Episodes first, so that a metrics line never lacks its games."""
+        lines = (json.dumps(episode_to_json(e), separators=(",", ":")) for e in episodes)
+        try:
+            self.write_episodes(self._episodes_of(metrics["iteration"]), lines)
+            append(self.metrics, metrics)
+        except OSError as error:
+            raise RunError(
+                f"iteration {metrics['iteration']} could not be recorded: "
+                f"{error.strerror or error}. The checkpoints are whole; make room, then --resume."
+            ) from error
+
+    def write_episodes(self, path: Path, lines: Iterable[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines).encode()
+        write_whole(path, gzip.compress(text, compresslevel=1, mtime=0))
+
+    def event(self, iteration: int, event: str, detail: str) -> None:
+        append(self.events, {"iteration": iteration, "event": event, "detail": detail})
+
+    def rewind(self, iteration: int) -> None:
+        """Forget what came after a checkpoint: it will be played again, the same."""
+        kept = [m for m in read_lines(self.metrics) if m["iteration"] <= iteration]
+        write_whole(self.metrics, b"".join(json.dumps(m).encode() + b"\n" for m in kept))
+        kept = [e for e in read_lines(self.events) if e["iteration"] <= iteration]
+        write_whole(self.events, b"".join(json.dumps(e).encode() + b"\n" for e in kept))
+        for path in self.episodes.glob("*.jsonl.gz"):
+            if int(path.name.split(".")[0]) > iteration:
+                path.unlink()
+        for step in checkpoint.steps(self.checkpoints):
+            if step > iteration:
+                # Damaged, or it would have been the one to resume from.
+                (self.checkpoints / checkpoint.step_name(step)).rename(
+                    self.checkpoints / f"damaged_{checkpoint.step_name(step)}"
+                )
+
+    def read_episodes(self, iteration: int) -> list[Episode]:
+        with gzip.open(self._episodes_of(iteration), "rt") as file:
+            return [episode_from_json(json.loads(line)) for line in file]
+
+    def _episodes_of(self, iteration: int) -> Path:
+        return self.episodes / f"{iteration:06d}.jsonl.gz"
+
+
+def differing(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+    """The dotted keys in which two configs differ."""
+    found = []
+    for key in sorted(set(old) | set(new)):
+        a, b = old.get(key), new.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += differing(a, b, f"{prefix}{key}.")
+        elif a != b:
+            found.append(f"{prefix}{key}")
+    return found
+
+
+def append(path: Path, record: dict[str, Any]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Every whole line of a log; a torn last line is not one."""
+    if not path.exists():
+        return
+    for line in path.read_text(errors="replace").split("\n")[:-1]:
+        if line.strip():
+            yield json.loads(line)
+
+
+def mend(path: Path) -> None:
+    """Cut off a last line that a kill tore in two."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if whole != data:
+        write_whole(path, whole)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file in one step: readers see the old one or the new one."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    with unfinished.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)

@@ -1,0 +1,60 @@
+"""What the host's /proc says of running executions: memory, time used, time spent waiting."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from contextlib import suppress
+from typing import NamedTuple
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Usage(NamedTuple):
+    bytes: int
+    cpu_s: float
+    processes: int
+
+
+def pid_of(pidfd: int) -> int:
+    """The process of a pidfd as this side numbers it; 0 when it is gone."""
+    with open(f"/proc/self/fdinfo/{pidfd}") as lines:
+        for line in lines:
+            if line.startswith("Pid:"):
+                return max(0, int(line.split()[1]))
+    return 0
+
+
+def usage(roots: list[int]) -> dict[int, Usage]:
+    """Memory and processor time of each root with all its descendants, in one walk of /proc."""
+    children: dict[int, list[int]] = defaultdict(list)
+    own: dict[int, tuple[int, float]] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        with suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            pid = int(name)
+            children[int(fields[1])].append(pid)
+            cpu = (int(fields[11]) + int(fields[12])) / TICK
+            own[pid] = (int(fields[21]) * PAGE, cpu)
+    return {root: _sum(root, children, own) for root in roots if root in own}
+
+
+def _sum(root: int, children: dict[int, list[int]], own: dict[int, tuple[int, float]]) -> Usage:
+    total, cpu, count, stack = 0, 0.0, 0, [root]
+    while stack:
+        pid = stack.pop()
+        size, used = own.get(pid, (0, 0.0))
+        total, cpu, count = total + size, cpu + used, count + 1
+        stack += children.get(pid, [])
+    return Usage(total, cpu, count)
+
+
+def waited(pid: int) -> float:
+    """Seconds a process was ready to run and was not let; 0 where the kernel does not say."""
+    with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/schedstat") as file:
+        return int(file.read().split()[1]) / 1e9
+    return 0.0
