@@ -1,4 +1,4 @@
-"""Who generates. An engine is anything with `async act(request) -> Turn`; batching is its affair."""
+"""Who generates. An engine is anything with `async act(request) -> Turn`; batching is its own."""
 
 from __future__ import annotations
 

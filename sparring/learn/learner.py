@@ -204,6 +204,8 @@ class Learner:
         }
         if reference is not None:
             kl = kl_k3(logprobs, reference)
+            if config.kl_correction:
+                kl = kl * (logprobs - batch.logprob_N).exp()
             losses = losses + config.kl * kl
             stats["kl"] = float(kl.detach().sum()) * per_token
         if config.entropy > 0:

@@ -82,6 +82,7 @@ class LearnConfig(Section):
     aggregation: Literal["grpo", "bnpo", "dr_grpo", "dapo"] = "dapo"
     entropy: float = Field(0.0, ge=0)
     kl: float = Field(0.0, ge=0)
+    kl_correction: bool = True  # k3 times the ratio; without, its gradient is KL(ref ‖ π)'s
     reference: Literal["base", "moving"] = "base"  # moving: magnetic mirror descent
     reference_rate: float = Field(0.05, gt=0, le=1)
 

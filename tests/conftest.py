@@ -1,0 +1,79 @@
+"""Fixtures that many tests share: nano policies, fresh for each test, and samples for them."""
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a network
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+import torch
+
+from sparring.types import Sample
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def make_policies() -> Callable[..., Any]:
+    """make_policies("full" | "lora", names=…): nano with these policies on it, each one moved
+    a little away from the base, so that mixing them up shows."""
+
+    def make(kind: str, names: tuple[str, ...] = ("main",), spread: float = 0.05) -> Any:
+        from sparring.learn.models import load_model
+        from sparring.learn.policies import FullPolicies, LoraPolicies
+
+        model, tokenizer = load_model("nano")
+        policies = (
+            FullPolicies(model, tokenizer)
+            if kind == "full"
+            else LoraPolicies(model, tokenizer, r=4, alpha=8)
+        )
+        generator = torch.Generator().manual_seed(1)
+        for name in names:
+            policies.add(name)
+            with torch.no_grad():
+                for parameter in policies.parameters(name).values():
+                    noise = torch.randn(parameter.shape, generator=generator)
+                    parameter.add_(spread * noise)
+        return policies
+
+    return make
+
+
+@pytest.fixture(params=["full", "lora"])
+def policies(request: pytest.FixtureRequest, make_policies: Callable[..., Any]) -> Any:
+    """Both kinds of policies, with one called main."""
+    return make_policies(request.param)
+
+
+@pytest.fixture
+def make_samples() -> Callable[..., list[Sample]]:
+    """make_samples(n): sequences of unlike lengths, each a prompt and a reply of random tokens."""
+
+    def make(
+        n: int = 6, seed: int = 0, policy: str = "main", temperature: float = 1.0
+    ) -> list[Sample]:
+        rng = random.Random(seed)
+        found = []
+        for i in range(n):
+            prompt, reply = 3 + rng.randrange(5), 1 + rng.randrange(6)
+            advantage = rng.choice([-1.0, 0.5, 2.0]) + i / 10
+            found.append(
+                Sample(
+                    policy=policy,
+                    ids=[rng.randrange(5, 261) for _ in range(prompt + reply)],
+                    mask=[0] * prompt + [1] * reply,
+                    advantages=[0.0] * prompt + [advantage] * reply,
+                    logprobs=[0.0] * prompt + [rng.uniform(-7, -4) for _ in range(reply)],
+                    temperature=temperature,
+                )
+            )
+        return found
+
+    return make

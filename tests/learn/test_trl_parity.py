@@ -1,0 +1,178 @@
+"""Our losses and advantages against those of the real trl package, on the same weights and tokens.
+
+TRL's own GRPOTrainer is built and its own loss is run; nothing of it is written again here.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from sparring.credit.group_relative import centred
+from sparring.learn.batches import collate
+from sparring.learn.learner import Learner
+from sparring.learn.losses import Totals
+from sparring.learn.models import load_model
+from sparring.run.config import LearnConfig
+
+trl = pytest.importorskip("trl", reason="trl is a dev dependency: pip install trl")
+datasets = pytest.importorskip("datasets", reason="trl's trainer needs datasets")
+
+MAX_TOKENS = 8
+KINDS = ("grpo", "bnpo", "dr_grpo", "dapo")
+
+
+@pytest.fixture(scope="module")
+def nano_folder(tmp_path_factory):
+    """Nano on disk, because TRL reads its reference model from where its model came from."""
+    folder = tmp_path_factory.mktemp("nano")
+    model, tokenizer = load_model("nano")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def make_trainer(nano_folder: Path, tmp_path: Path):
+    def make(rewards=None, **options):
+        config = trl.GRPOConfig(
+            output_dir=str(tmp_path),
+            bf16=False,
+            use_cpu=True,
+            report_to=[],
+            gradient_checkpointing=False,
+            num_generations=options.pop("num_generations", 2),
+            per_device_train_batch_size=options.pop("batch", 2),
+            gradient_accumulation_steps=1,
+            max_completion_length=MAX_TOKENS,
+            model_init_kwargs={"dtype": "float32"},
+            **options,
+        )
+        trainer = trl.GRPOTrainer(
+            model=str(nano_folder),
+            reward_funcs=lambda completions, **_: rewards or [0.0] * len(completions),
+            args=config,
+            train_dataset=datasets.Dataset.from_dict({"prompt": ["a", "b"]}),
+        )
+        trainer.current_gradient_accumulation_steps = 1  # train() sets these, and is not run here
+        trainer.model.train()
+        return trainer
+
+    return make
+
+
+def trl_inputs(trainer, samples):
+    """The samples as TRL lays them out: prompts padded left, replies padded right."""
+    prompts = [[i for i, m in zip(s.ids, s.mask, strict=True) if not m] for s in samples]
+    replies = [[i for i, m in zip(s.ids, s.mask, strict=True) if m] for s in samples]
+    width, length = max(map(len, prompts)), max(map(len, replies))
+
+    def right(rows, fill, dtype):
+        return torch.tensor([[*r, *[fill] * (length - len(r))] for r in rows], dtype=dtype)
+
+    inputs = {
+        "prompt_ids": torch.tensor([[0] * (width - len(p)) + p for p in prompts]),
+        "prompt_mask": torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts]),
+        "completion_ids": right(replies, 0, torch.int64),
+        "completion_mask": right([[1] * len(r) for r in replies], 0, torch.int64),
+        "advantages": torch.tensor([s.advantages[-1] for s in samples]),
+        "old_per_token_logps": right(
+            [s.logprobs[-len(r) :] for s, r in zip(samples, replies, strict=True)],
+            0.0,
+            torch.float32,
+        ),
+        "num_items_in_batch": torch.tensor(float(sum(map(len, replies)))),
+    }
+    if trainer.beta:
+        with torch.no_grad():
+            inputs["ref_per_token_logps"], _, _ = trainer._get_per_token_logps_and_entropies(
+                trainer.ref_model,
+                torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1),
+                torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1),
+                length,
+            )
+    return inputs
+
+
+@pytest.mark.parametrize(("temperature", "correction"), [(1.0, True), (0.7, False)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_loss_and_gradient_equal_those_of_trl(
+    kind, temperature, correction, make_trainer, make_policies, make_samples
+):
+    policies = make_policies("full", spread=0.02)
+    samples = make_samples(6, temperature=temperature)
+    trainer = make_trainer(
+        loss_type=kind,
+        beta=0.3,
+        epsilon=0.2,
+        epsilon_high=0.28,
+        temperature=temperature,
+        use_bias_correction_kl=correction,
+    )
+    with torch.no_grad():
+        for name, parameter in trainer.model.named_parameters():
+            parameter.copy_(policies.parameters("main")[name])
+    theirs = trainer._compute_loss(trainer.model, trl_inputs(trainer, samples))
+    theirs.backward()
+    theirs = theirs.detach()
+
+    config = LearnConfig(
+        aggregation=kind, kl=0.3, kl_correction=correction, clip_low=0.2, clip_high=0.28
+    )
+    learner = Learner(policies, ["main"], config, max_tokens=MAX_TOKENS)
+    batch = collate(samples, pad=0, device="cpu")
+    totals = Totals(len(samples), len(batch.target_N), 1, MAX_TOKENS)
+    ours, stats = learner._loss("main", batch, totals)
+    ours.backward()
+
+    assert abs(float(theirs)) > 1e-3, "a loss of nothing proves nothing"
+    assert float(ours.detach()) == pytest.approx(float(theirs), abs=1e-5)
+    metrics = trainer._metrics["train"]
+    assert stats["kl"] == pytest.approx(metrics["kl"][-1], abs=1e-5)
+    assert stats["kl"] > 1e-3
+    assert stats["entropy"] == pytest.approx(metrics["entropy"][-1], abs=1e-4)
+    assert 0 < stats["clip_rate"] == pytest.approx(metrics["clip_ratio/region_mean"][-1])
+    their_gradients = dict(trainer.model.named_parameters())
+    for name, parameter in policies.parameters("main").items():
+        torch.testing.assert_close(
+            parameter.grad, their_gradients[name].grad, atol=2e-5, rtol=1e-3, msg=name
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_micro_batches_add_up_to_what_trl_accumulates(
+    kind, make_trainer, make_policies, make_samples
+):
+    """Two micro-batches of three, as gradient accumulation over two steps in TRL."""
+    policies = make_policies("full", spread=0.02)
+    samples = sorted(make_samples(6), key=lambda s: (len(s.ids), s.ids))
+    halves = samples[:3], samples[3:]
+    trainer = make_trainer(loss_type=kind, beta=0.0, epsilon=0.2)
+    trainer.current_gradient_accumulation_steps = 2
+    trainer.args.steps_per_generation = 2
+    with torch.no_grad():
+        for name, parameter in trainer.model.named_parameters():
+            parameter.copy_(policies.parameters("main")[name])
+    tokens = torch.tensor(float(sum(sum(s.mask) for s in samples)))
+    theirs = 0.0
+    for half in halves:
+        inputs = {**trl_inputs(trainer, half), "num_items_in_batch": tokens}
+        theirs += trainer._compute_loss(trainer.model, inputs).item()
+    config = LearnConfig(aggregation=kind)
+    learner = Learner(policies, ["main"], config, max_tokens=MAX_TOKENS)
+    totals = Totals(len(samples), int(tokens), 2, MAX_TOKENS)
+    ours = sum(learner._loss("main", collate(half, 0, "cpu"), totals)[0].item() for half in halves)
+    assert ours == pytest.approx(theirs, abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_group_relative_advantages_equal_those_of_trl(scale, make_trainer):
+    rewards = [1.0, -1.5, 0.5, 0.0, 2.0, 2.0, 2.0, 2.0]  # two groups of four, one of them flat
+    trainer = make_trainer(
+        rewards, num_generations=4, batch=8, scale_rewards="group" if scale else "none"
+    )
+    prompts = [{"prompt": p} for p in ["a"] * 4 + ["b"] * 4]
+    theirs = trainer._generate_and_score_completions(prompts)["advantages"].tolist()
+    ours = [*centred(rewards[:4], scale=scale), *centred(rewards[4:], scale=scale)]
+    assert ours == pytest.approx(theirs, abs=1e-6)
+    assert max(map(abs, ours)) > 1
