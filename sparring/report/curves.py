@@ -29,6 +29,9 @@ COLOURS = {
     "o": "seat-1",
     "first": "seat-0",
     "second": "seat-1",
+    "Pass": "win",
+    "Fail": "loss",
+    "Void": "void",
 }
 EVENTS = {
     "rollback": "Rolled back",
@@ -38,16 +41,30 @@ EVENTS = {
 }
 
 
-def ticks(low: float, high: float, about: int = 4) -> list[float]:
-    """Round numbers from low to high: steps of 1, 2 or 5 times a power of ten."""
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers from low to high: steps of 1, 2, 2.5 or 5 times a power of ten."""
     raw = (high - low) / max(1, about)
     if raw <= 0 or not math.isfinite(raw):
         return [low]
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(s for s in (power, 2 * power, 5 * power, 10 * power) if s >= raw * 0.999)
+    step = next(power * s for s in (1, 2, 2.5, 5, 10) if power * s >= raw * 0.999)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
-    return [round(i * step, 12) for i in range(first, last + 1)]
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+
+
+def tick_names(marks: list[float], percent: bool = False) -> list[str]:
+    """The numbers of an axis, as few figures as tell them apart, all in one form."""
+    size = max(abs(mark) for mark in marks)
+    if percent or len(marks) < 2 or 1e-3 <= size < 1e7:
+        figures = 100.0 if percent else 1.0
+        scaled, tail = [mark * figures for mark in marks], " %" if percent else ""
+    else:
+        power = math.floor(math.log10(size)) if size else 0
+        scaled, tail = [mark / 10.0**power for mark in marks], f"e{power}" if power else ""
+    digits = next((d for d in range(6) if all(abs(s - round(s, d)) < 1e-6 for s in scaled)), 6)
+    names = [f"{s:,.{digits}f}{tail}" if s else f"0{tail if percent else ''}" for s in scaled]
+    return [name.replace("-", "−") for name in names]
 
 
 def thin(points: Points, most: int = MOST_POINTS) -> Points:
@@ -64,10 +81,11 @@ def thin(points: Points, most: int = MOST_POINTS) -> Points:
 
 def smooth(points: Points) -> Points:
     """A centred moving mean over about a fifteenth of the curve."""
-    half = max(1, len(points) // 30)
+    most = max(1, len(points) // 30)
     found = []
     for at, (x, _) in enumerate(points):
-        part = [y for _, y in points[max(0, at - half) : at + half + 1]]
+        half = min(most, at, len(points) - 1 - at)  # even at the ends, or those would bend
+        part = [y for _, y in points[at - half : at + half + 1]]
         found.append((x, sum(part) / len(part)))
     return found
 
@@ -81,7 +99,7 @@ def y_range(values: Sequence[float], percent: bool, whole: bool) -> tuple[float,
         low = 0.0
     if high == low:
         pad = abs(high) * 0.5 or (0.1 if percent else 1.0)
-        return (low if low == 0 else low - pad), high + pad
+        return min(low, 0.0) - (pad if low < 0 else 0.0), max(high, 0.0) + pad
     pad = 0.06 * (high - low)
     high = min(1.0, high + pad) if percent and high <= 1 else high + pad
     return (low if low == 0 else low - pad), high
@@ -139,7 +157,7 @@ def _svg(
         return '<p class="empty">No number has been recorded here yet.</p>'
     low, high = y_range(values, percent, whole)
     marks = ticks(low, high)
-    names = [number(tick, percent) for tick in marks]
+    names = tick_names(marks, percent)
     left = 12 + 6.4 * max(map(len, names))
     first, last = span
 
@@ -172,14 +190,14 @@ def _grid(marks: list[float], names: list[str], left: float, at_y: Any) -> str:
     rows = []
     for tick, name in zip(marks, names, strict=True):
         y = at_y(tick)
-        kind = "zero" if tick == 0 else "grid"
+        kind = "zero" if tick == 0 else "gridline"
         rows.append(f'<line class="{kind}" x1="{left}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
         rows.append(f'<text class="tick end" x="{left - 6}" y="{y + 3.5}">{esc(name)}</text>')
     return "".join(rows)
 
 
 def _x_axis(first: int, last: int, at_x: Any) -> str:
-    marks = [t for t in ticks(first, last, 5) if t == int(t)] if last > first else [first]
+    marks = [t for t in ticks(first, last, 6) if t == int(t)] if last > first else [first]
     return "".join(
         f'<text class="tick mid" x="{at_x(tick)}" y="{HEIGHT - 6}">{int(tick):,}</text>'
         for tick in marks

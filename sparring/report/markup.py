@@ -55,20 +55,23 @@ def number(value: float, percent: bool = False) -> str:
     if not math.isfinite(value):
         return "–"
     if percent:
-        share = 100 * value
-        digits = 0 if share == round(share) else 1
-        text = f"{share:.{digits}f} %"
+        text = f"{_bare(f'{100 * value:.1f}')} %"
     elif value == 0:
         text = "0"
     elif abs(value) < 1e-3 or abs(value) >= 1e7:
         mantissa, _, exponent = f"{value:.1e}".partition("e")
-        text = f"{mantissa}e{int(exponent)}"
+        text = f"{_bare(mantissa)}e{int(exponent)}"
     elif value == round(value):
         text = f"{value:,.0f}"
     else:
         digits = max(0, 2 - math.floor(math.log10(abs(value))))
-        text = f"{value:,.{digits}f}"
+        text = _bare(f"{value:,.{digits}f}")
     return text.replace("-", "−")
+
+
+def _bare(text: str) -> str:
+    """Without zeros that say nothing: "7.0" is "7"."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def signed(value: float) -> str:

@@ -201,16 +201,19 @@ def _is_share(name: str) -> bool:
     return "learning" not in words and any(word in SHARES for word in words)
 
 
-def _rank(key: str) -> tuple[int, str]:
-    """What matters most comes first within its section; the rest as in the alphabet."""
+def _rank(key: str) -> int:
+    """What matters most comes first within its section; the rest as it comes."""
     last = key.rpartition("/")[2]
     first = ("score", "not_lost", *EXACT, "wins", "draws", "losses", "invalid")
     after = (*KNOWN, *(f"learn/{name}" for name in LEARN), "time/total_s")
     if key.startswith("eval/") and last in first:
-        return first.index(last), key
+        return first.index(last)
     if key in after:
-        return 20 + after.index(key), key
-    return {"reward": 90, "eval": 200}.get(key.partition("/")[0], 100), key
+        return 20 + after.index(key)
+    head, *rest = key.split("/")
+    if head in ("reward", "baseline") and len(rest) > 1:
+        return 90 if head == "reward" else 91
+    return 200 if head == "eval" else 100
 
 
 def _parts(chart: Chart) -> list[Chart]:

@@ -183,7 +183,8 @@ def _event_row(event: dict[str, Any]) -> str:
     at = event.get("iteration")
     when = f"iteration {number(at)}" if is_number(at) else ""
     detail = esc(event.get("detail") or "")
-    return f'<li class="{kind}"><b>{esc(event_title(event))}</b> <span>{when}</span><p>{detail}</p></li>'
+    title = esc(event_title(event))
+    return f'<li class="{kind}"><b>{title}</b> <span>{when}</span><p>{detail}</p></li>'
 
 
 def _config(run: RunData) -> str:

@@ -35,7 +35,8 @@ def pick(episodes: list[Episode], most: int = PER_STAGE) -> list[Episode]:
 
 def replays(stages: list[tuple[str, list[Episode]]]) -> str:
     """A list to choose from beside the game chosen."""
-    links, articles = [], []
+    links: list[str] = []
+    articles: list[str] = []
     for title, episodes in stages:
         items = []
         for episode in pick(episodes):

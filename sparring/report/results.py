@@ -25,6 +25,7 @@ class Headline:
     before: float | None = None
     percent: bool = False
     better: bool | None = None
+    tag: str = ""  # the game, above the title
 
 
 def shares(result: object) -> dict[str, float]:
@@ -53,20 +54,20 @@ def headlines(evaluation: dict[str, Any], data: dict[str, Points]) -> list[Headl
 
 def _from_table(evaluation: dict[str, Any]) -> list[Headline]:
     untrained = _mapping(evaluation.get(UNTRAINED))
-    several = len([game for game in evaluation if game != UNTRAINED]) > 1
     first, rest = [], []
     for game, results in evaluation.items():
         if game == UNTRAINED or not isinstance(results, Mapping):
             continue
         before = _mapping(untrained.get(game))
-        of = f"{game_name(game)}: " if several else ""
+        of = game_name(game)
         for opponent, result in results.items():
             if opponent == "exact":
                 first += _exact_headlines(of, _mapping(result), _mapping(before.get("exact")))
             elif share := shares(result):
                 old = shares(before.get(opponent))
-                title = f"{of}not lost, against {opponent_name(opponent)}"
-                rest.append(_headline(title, not_lost(share), not_lost(old) if old else None, True))
+                title = f"Not lost, against {opponent_name(opponent)}"
+                was = not_lost(old) if old else None
+                rest.append(_headline(of, title, not_lost(share), was, True))
     return _alternate(rest, first)
 
 
@@ -78,7 +79,7 @@ def _exact_headlines(
         if is_number(value) and key in EXACT and key not in ("value_gap", "illegal"):
             title, _, percent = EXACT[key]
             old = before[key] if is_number(before.get(key)) else None
-            found.append(_headline(of + title, value, old, percent, key))
+            found.append(_headline(of, title, value, old, percent, key))
     return found
 
 
@@ -94,21 +95,25 @@ def _from_curves(data: dict[str, Points]) -> list[Headline]:
             where = place(key)
             before = points[0][1] if len(points) > 1 else None
             title = ", ".join(part for part in (where.title, where.label) if part)
-            title = f"{where.tag}: {title}" if where.tag and where.label else title
             last = key.rpartition("/")[2]
             known = last in EXACT or last == "not_lost" or "eval" in key.split("/")[0]
             name = last if known else None
-            found.append(_headline(title, points[-1][1], before, where.percent, name))
+            found.append(_headline(where.tag, title, points[-1][1], before, where.percent, name))
     return found
 
 
 def _headline(
-    title: str, after: float, before: float | None, percent: bool, key: str | None = "wins"
+    tag: str,
+    title: str,
+    after: float,
+    before: float | None,
+    percent: bool,
+    key: str | None = "wins",
 ) -> Headline:
     better = None
     if before is not None and key is not None and after != before:
         better = (after < before) == (key in FALLING)
-    return Headline(title[:1].upper() + title[1:], after, before, percent, better)
+    return Headline(title, after, before, percent, better, tag)
 
 
 def _alternate(one: list[Headline], two: list[Headline]) -> list[Headline]:
@@ -128,8 +133,10 @@ def tiles(found: list[Headline]) -> str:
             was = f'<span class="before">{number(head.before, head.percent)}</span>'
             was += '<span class="arrow" aria-label="then">→</span>'
             trend = {True: " better", False: " worse", None: ""}[head.better]
+        tag = f'<p class="tag">{esc(head.tag)}</p>' if head.tag else ""
         parts.append(
-            f'<div class="tile{trend}"><p>{esc(head.title)}</p><div>{was}{now}</div></div>'
+            f'<div class="tile{trend}"><div>{tag}<p>{esc(head.title)}</p></div>'
+            f'<div class="change">{was}{now}</div></div>'
         )
     return f'<div class="tiles">{"".join(parts)}</div>' if parts else ""
 
@@ -143,7 +150,7 @@ def results_table(evaluation: dict[str, Any]) -> str:
             continue
         before = _mapping(untrained.get(game))
         rows = [
-            _opponent_rows(opponent, shares(result), shares(before.get(opponent)), result)
+            _opponent_rows(opponent, result, before.get(opponent))
             for opponent, result in results.items()
             if opponent != "exact" and shares(result)
         ]
@@ -166,17 +173,16 @@ def _table(rows: list[str]) -> str:
     )
 
 
-def _opponent_rows(
-    opponent: str, after: dict[str, float], before: dict[str, float], result: Any
-) -> str:
-    span = 2 if before else 1
+def _opponent_rows(opponent: str, after: Any, before: Any) -> str:
+    was = shares(before)
+    span = 2 if was else 1
     name = opponent_name(opponent)
     lead = f'<th rowspan="{span}" scope="rowgroup">{esc(name[:1].upper() + name[1:])}</th>'
     rows = ""
-    if before:
-        rows = f'<tr class="was">{lead}{_cells("untrained", before, "")}</tr>'
+    if was:
+        rows = f'<tr class="was">{lead}{_cells("untrained", was, number(before["games"]))}</tr>'
         lead = ""
-    rows += f"<tr>{lead}{_cells('trained', after, number(result['games']))}</tr>"
+    rows += f"<tr>{lead}{_cells('trained', shares(after), number(after['games']))}</tr>"
     return f"<tbody>{rows}</tbody>"
 
 
@@ -231,7 +237,7 @@ def ladder_figure(rungs: list[dict[str, Any]]) -> str:
     parts = []
     for tick in ticks(low, high, 6):
         x, end = at(tick), height - bottom
-        parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{top}" y2="{end}"/>')
+        parts.append(f'<line class="gridline" x1="{x}" x2="{x}" y1="{top}" y2="{end}"/>')
         parts.append(f'<text class="tick mid" x="{x}" y="{height - 8}">{number(tick)}</text>')
     for place_, (name, rung) in enumerate(zip(names, ranked, strict=True)):
         parts.append(_rung(place_, name, rung, at, top + row * place_ + row / 2, left, width))
