@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -234,25 +234,28 @@ class Pool:
     ) -> Execution:
         """Run one request to its end. Waits for a free place first; that wait is not counted."""
         async with self._place() as place:
-            return await self._run(request, timeout_s, stdin, hash_seed, whole, None, place)
+            return await self._run(
+                request, timeout_s, stdin, hash_seed, whole, announce=place.holds
+            )
 
     async def execute_pair(
         self, program: dict[str, Any], tests: dict[str, Any], *, timeout_s: float | None = None
     ) -> tuple[Execution, Execution]:
         """A program and the tests that call it, in two jails with a link between them."""
         left, right = socket.socketpair()
+        under_way: list[Job] = []
         async with self._place() as place:
-            with left, right:
-                serving = asyncio.ensure_future(
-                    self._run(program, timeout_s, b"", 0, False, left.fileno(), None)
-                )
-                try:
-                    checking = await self._run(
-                        tests, timeout_s, b"", 0, False, right.fileno(), place, ends=serving
-                    )
-                finally:
-                    served = await serving
-        return served, checking
+            serving = asyncio.ensure_future(
+                self._run(program, timeout_s, peer=left, announce=under_way.append)
+            )
+            try:
+                checked = await self._run(tests, timeout_s, peer=right, announce=place.holds)
+            finally:
+                for job in under_way:
+                    job.kill("ended")
+                if not under_way:
+                    serving.cancel()
+            return await serving, checked
 
     def _place(self) -> _Place:
         return _Place(self)
@@ -261,12 +264,12 @@ class Pool:
         self,
         request: dict[str, Any],
         timeout_s: float | None,
-        stdin: bytes,
-        hash_seed: int,
-        whole: bool,
-        peer: int | None,
-        place: _Place | None,
-        ends: asyncio.Future[Execution] | None = None,
+        stdin: bytes = b"",
+        hash_seed: int = 0,
+        whole: bool = False,
+        *,
+        peer: socket.socket | None = None,
+        announce: Callable[[Job], None],
     ) -> Execution:
         timeout_s = timeout_s or self.limits.timeout_s
         try:
@@ -278,9 +281,10 @@ class Pool:
         feed = _memory("stdin", stdin) if stdin else self._null
         try:
             fds = [files.request, files.result, files.out, files.err, feed]
-            job = await zygote.start(timeout_s, fds if peer is None else [*fds, peer])
-            if place:
-                place.holds(job)
+            job = await zygote.start(timeout_s, [*fds, peer.fileno()] if peer else fds)
+            if peer:
+                peer.close()  # the jail has its own by now, and only its end counts
+            announce(job)
             exit = await self._wait(job)
             seconds = time.perf_counter() - job.started
             return execution(exit, job.killed, files, self.limits, seconds, whole)

@@ -67,8 +67,7 @@ class Side:
             if (
                 type(args[0]) is not str
                 or args[0].startswith("_")
-                or (callable(target)
-                and (isinstance(target, types.FunctionType | type)))
+                or (callable(target) and (isinstance(target, types.FunctionType | type)))
             ):
                 raise AttributeError(f"{args[0]!r} is the tests' own")
             return getattr(target, args[0])

@@ -56,6 +56,8 @@ def encode(value: Any, handle: Handle = _refuse, depth: int = 0) -> Any:
     writer = WRITERS.get(kind)
     if writer is not None:
         return writer(value)
+    if kind is type and BUILTIN_TYPES.get(value.__name__) is value:
+        return ["y", value.__name__]
     if kind.__module__ == "numpy" and hasattr(value, "dtype"):
         return _numpy(value, handle, depth)
     return handle(value)
@@ -120,7 +122,6 @@ WRITERS: dict[type, Callable[[Any], Any]] = {
     datetime.time: lambda v: ["T", "time", v.isoformat()],
     datetime.timedelta: lambda v: ["T", "timedelta", [v.days, v.seconds, v.microseconds]],
     type(...): lambda v: ["e"],
-    type: lambda v: ["y", v.__name__] if BUILTIN_TYPES.get(v.__name__) is v else _refuse(v),
 }
 
 
