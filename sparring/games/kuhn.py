@@ -45,7 +45,10 @@ def nash(alpha: float = 1 / 3) -> dict[str, float]:
 
 def parse(text: str, history: str) -> str | None:
     """ "p" or "b" for the legal action a text names, in letters or in words, or None."""
-    return dict(zip(("p", "b", *WORDS[history]), "pbpb", strict=True)).get(answer(text).lower())
+    found = answer(text)
+    if found in ("p", "b"):  # letters as they are: the exact evaluation asks for these very ones
+        return found
+    return dict(zip(WORDS[history], "pb", strict=True)).get(found.lower())
 
 
 @dataclass

@@ -98,9 +98,21 @@ def smollm2_folder() -> Path:
     if (folder / "config.json").exists():
         return folder
     gguf = _smollm2_gguf()
+    log.info("converting %s into %s (once)", gguf.name, folder)
+    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+    convert_gguf(gguf, unfinished)
+    try:
+        unfinished.rename(folder)
+    except OSError:  # another process finished first; its copy is as good
+        if not (folder / "config.json").exists():
+            raise
+    return folder
+
+
+def convert_gguf(gguf: Path, folder: Path) -> None:
+    """A GGUF file as a transformers folder in bf16: the file has fewer bits than that."""
     from transformers import GgufConfig
 
-    log.info("converting %s into %s (once)", gguf.name, folder)
     # Without dequantize the weights stay packed and every product unpacks them again.
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent,
@@ -110,16 +122,8 @@ def smollm2_folder() -> Path:
     )
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     model.config.quantization_config = None
-    model = model.to(torch.bfloat16)  # the file is 8-bit: bf16 loses nothing that matters
-    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
-    tokenizer.save_pretrained(unfinished)
-    model.save_pretrained(unfinished)
-    try:
-        unfinished.rename(folder)
-    except OSError:  # another process finished first; its copy is as good
-        if not (folder / "config.json").exists():
-            raise
-    return folder
+    tokenizer.save_pretrained(folder)
+    model.to(torch.bfloat16).save_pretrained(folder)
 
 
 def _smollm2_gguf() -> Path:

@@ -71,7 +71,9 @@
     });
   });
   if (articles.length) {
-    choose(articles.find((article) => "#" + article.id === location.hash) || articles.at(-1));
+    const last = document.querySelector(".picker ul:last-of-type a").hash;
+    const named = (hash) => articles.find((article) => "#" + article.id === hash);
+    choose(named(location.hash) || named(last));
   }
   document.addEventListener("keydown", (event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

@@ -81,7 +81,7 @@ def is_number(value: object) -> TypeGuard[float]:
 def _stages(run: Path) -> list[tuple[str, list[Episode]]]:
     """The first, a middle and the last iteration, then the evaluation."""
     files = sorted((run / "episodes").glob("*.jsonl.gz"))
-    picks = {0: "Before learning", len(files) // 2: "Half-way", len(files) - 1: "At the end"}
+    picks = {0: "At the start", len(files) // 2: "Half-way", len(files) - 1: "At the end"}
     stages = []
     for at in sorted(at for at in picks if 0 <= at < len(files)):
         stem = files[at].name.partition(".")[0]
