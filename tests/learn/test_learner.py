@@ -1,0 +1,237 @@
+"""The learner moves what it should, by what it should, and stops when the canary does."""
+
+import copy
+import math
+
+import pytest
+import torch
+
+from sparring.learn.batches import collate
+from sparring.learn.learner import CanaryError, Learner, Optimizer
+from sparring.run.config import LearnConfig
+
+
+def copied(state: dict) -> dict:
+    return {key: value.detach().clone() for key, value in state.items()}
+
+
+def distance(a: dict, b: dict) -> float:
+    return sum(float((a[key].float() - b[key].float()).abs().sum()) for key in a)
+
+
+def own_logprobs(learner: Learner, samples: list, name: str = "main") -> torch.Tensor:
+    batch = collate(samples, 0, "cpu")
+    with torch.no_grad(), learner.policies.using(name) as model:
+        return learner.logprobs(model, batch)[0]
+
+
+def on_policy(learner: Learner, samples: list) -> list:
+    """The samples as if the learner's own weights had just said them."""
+    for sample in samples:
+        said = iter(own_logprobs(learner, [sample]).tolist())
+        sample.logprobs = [next(said) if m else 0.0 for m in sample.mask]
+    return samples
+
+
+def test_learning_raises_what_was_good_and_leaves_the_base_alone(policies, make_samples):
+    learner = Learner(policies, ["main"], LearnConfig(lr=1e-3), canary=0.1)
+    samples = on_policy(learner, make_samples(8))
+    for i, sample in enumerate(samples):
+        sample.advantages = [(1.0 if i % 2 else -1.0) * m for m in sample.mask]
+    before = own_logprobs(learner, samples)
+    unmoved = own_logprobs(learner, samples, "base")
+    stats = learner.fit(samples, 0)
+    moved = own_logprobs(learner, samples) - before
+    advantage = collate(samples, 0, "cpu").advantage_N
+    assert float((moved * advantage).mean()) > 1e-3
+    assert torch.equal(own_logprobs(learner, samples, "base"), unmoved)
+    assert policies.version("main") == 1 and policies.version("base") == 0
+    assert stats["learn/canary"] < 1e-5
+    assert stats["learn/grad_norm"] > 0
+    assert stats["learn/steps"] == 1
+
+
+def test_two_learners_of_one_base_do_not_touch_each_other(make_policies, make_samples):
+    policies = make_policies("lora", ("alice", "bob", "carol"))
+    learner = Learner(policies, ["alice", "bob"], LearnConfig(lr=1e-3))
+    before = {name: copied(policies.state(name)) for name in ("alice", "bob", "carol")}
+    stats = learner.fit(make_samples(4, policy="alice"), 0)
+    assert distance(before["alice"], policies.state("alice")) > 0
+    assert distance(before["bob"], policies.state("bob")) == 0
+    assert "learn/alice/loss" in stats and "learn/bob/loss" not in stats
+    learner.fit(make_samples(4, policy="bob") + make_samples(4, policy="carol"), 1)
+    assert distance(before["bob"], policies.state("bob")) > 0
+    assert distance(before["carol"], policies.state("carol")) == 0
+
+
+@pytest.mark.parametrize("reference", ["base", "moving"])
+def test_a_reference_holds_back_without_stopping_the_learning(policies, make_samples, reference):
+    config = LearnConfig(lr=1e-3, kl=0.1, reference=reference)
+    learner = Learner(policies, ["main"], config)
+    before = copied(policies.state("main"))
+    stats = learner.fit(make_samples(), 0)
+    assert stats["learn/grad_norm"] > 1e-3
+    assert distance(before, policies.state("main")) > 0
+
+
+def test_kl_alone_pulls_the_policy_back_to_its_reference(policies, make_samples):
+    learner = Learner(policies, ["main"], LearnConfig(lr=2e-3, kl=1.0))
+    samples = make_samples(8)
+    for sample in samples:
+        sample.advantages = [0.0] * len(sample.ids)
+    found = [learner.fit(on_policy(learner, samples), i)["learn/kl"] for i in range(6)]
+    assert found[-1] < found[0] / 2
+
+
+def test_the_moving_reference_follows_at_its_rate(policies, make_samples):
+    config = LearnConfig(lr=1e-2, kl=0.1, reference="moving", reference_rate=0.25)
+    learner = Learner(policies, ["main"], config)
+    start = copied(policies.state("main"))
+    assert distance(start, policies.state("reference_main")) == 0
+    learner.fit(make_samples(), 0)
+    now = policies.state("main")
+    expected = {key: start[key] + 0.25 * (now[key] - start[key]) for key in start}
+    magnet = policies.state("reference_main")
+    for key, value in expected.items():
+        torch.testing.assert_close(magnet[key], value, atol=1e-6, rtol=1e-5)
+    assert 0 < distance(start, magnet) < distance(start, now)
+
+
+def test_without_kl_there_is_no_reference_to_carry(policies):
+    Learner(policies, ["main"], LearnConfig(reference="moving"))
+    assert policies.names() == ["base", "main"]
+
+
+def test_micro_batches_do_not_change_the_step(make_policies, make_samples):
+    found = []
+    for budget in (10_000, 20):
+        policies = make_policies("full")
+        config = LearnConfig(lr=1e-3, tokens_per_batch=budget, head_chunk=3, aggregation="grpo")
+        learner = Learner(policies, ["main"], config)
+        stats = learner.fit(make_samples(12), 0)
+        found.append((copied(policies.state("main")), stats))
+    (one, a), (many, b) = found
+    assert distance(one, many) / sum(v.numel() for v in one.values()) < 1e-6
+    for key in ("loss", "canary", "entropy", "clip_rate", "grad_norm"):
+        assert a[f"learn/{key}"] == pytest.approx(b[f"learn/{key}"], abs=1e-5)
+
+
+def test_epochs_and_minibatches_make_their_steps(make_policies, make_samples):
+    policies = make_policies("lora")
+    config = LearnConfig(lr=1e-3, epochs=2, minibatches=3)
+    stats = Learner(policies, ["main"], config).fit(make_samples(12), 0)
+    assert stats["learn/steps"] == 6
+
+
+def test_the_entropy_bonus_raises_entropy(make_policies, make_samples):
+    policies = make_policies("full", spread=0.1)
+    learner = Learner(policies, ["main"], LearnConfig(lr=1e-3, entropy=1.0))
+    samples = make_samples(8)
+    for sample in samples:
+        sample.advantages = [0.0] * len(sample.ids)
+    found = [learner.fit(samples, i)["learn/entropy"] for i in range(5)]
+    assert found[-1] > found[0] + 0.01
+
+
+def test_the_canary_fires_before_anything_moves(policies, make_samples):
+    learner = Learner(policies, ["main"], LearnConfig(lr=1e-2), canary=0.1)
+    samples = on_policy(learner, make_samples())
+    before = copied(policies.state("main"))
+    for sample in samples:
+        sample.logprobs = [x - 0.2 * m for x, m in zip(sample.logprobs, sample.mask, strict=True)]
+    with pytest.raises(CanaryError, match=r"'main' .* by 0\.2000 nats .*limit 0\.1.*published"):
+        learner.fit(samples, 0)
+    assert distance(before, policies.state("main")) == 0
+    assert policies.version("main") == 0
+    # Nor does the refused gradient leak into the next step.
+    alone = copy.deepcopy(samples)
+    stats = learner.fit(on_policy(learner, alone), 1)
+    fresh = Learner(policies, ["main"], LearnConfig(lr=1e-2))
+    policies.load("main", before)
+    assert stats["learn/grad_norm"] == pytest.approx(fresh.fit(alone, 1)["learn/grad_norm"])
+
+
+def test_the_canary_fires_on_nonsense(policies, make_samples):
+    learner = Learner(policies, ["main"], LearnConfig(), canary=0.1)
+    samples = make_samples()
+    samples[0].logprobs[-1] = math.nan
+    with pytest.raises(CanaryError):
+        learner.fit(samples, 0)
+
+
+def test_learning_rate_schedules_by_hand(make_policies):
+    def rates(iterations: int, **options) -> list[float]:
+        learner = Learner(make_policies("lora", ()), ["main"], LearnConfig(lr=1.0, **options))
+        return [learner.lr(i, iterations) for i in range(iterations)]
+
+    assert rates(4) == [1.0] * 4
+    assert rates(4, warmup=4) == [0.25, 0.5, 0.75, 1.0]
+    assert rates(4, schedule="linear", lr_floor=0.3) == [1.0, 0.75, 0.5, 0.3]
+
+
+@pytest.mark.parametrize("reference", ["base", "moving"])
+def test_a_run_continues_from_its_state_to_the_last_bit(
+    make_policies, make_samples, reference, tmp_path
+):
+    from safetensors.torch import load_file, save_file
+
+    config = LearnConfig(lr=1e-3, kl=0.1, reference=reference, minibatches=2, weight_decay=0.1)
+    first = Learner(make_policies("lora"), ["main"], config)
+    for i in range(2):
+        first.fit(make_samples(seed=i), i)
+    for name, tensors in first.state().items():
+        save_file({key: value.contiguous() for key, value in tensors.items()}, tmp_path / name)
+    second = Learner(make_policies("lora", spread=0.5), ["main"], config)
+    second.load({name: load_file(tmp_path / name) for name in first.state()})
+    for i in range(2, 4):
+        assert first.fit(make_samples(seed=i), i) == second.fit(make_samples(seed=i), i)
+    for name, tensors in first.state().items():
+        for key, value in tensors.items():
+            assert torch.equal(value, second.state()[name][key]), f"{name} {key}"
+
+
+def bf16_optimizer() -> tuple[dict, Optimizer]:
+    weights = {"w": torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))}
+    return weights, Optimizer(weights, LearnConfig(betas=(0.9, 0.99)))
+
+
+def test_low_precision_weights_gather_steps_that_are_too_small_for_them():
+    weights, optimizer = bf16_optimizer()
+    for _ in range(10):
+        weights["w"].grad = torch.ones(4, dtype=torch.bfloat16)
+        optimizer.step(lr=2**-11, max_norm=100.0)
+    # Adam moves by lr each time; one such step is an eighth of what bfloat16 can tell at 1.
+    torch.testing.assert_close(optimizer.masters["w"].data, torch.full((4,), 1 - 10 * 2**-11))
+    assert weights["w"].dtype == torch.bfloat16
+    assert torch.equal(weights["w"].data, optimizer.masters["w"].to(torch.bfloat16))
+    assert weights["w"][0].item() < 1
+    assert weights["w"].grad is None
+
+
+def test_low_precision_masters_are_part_of_the_state():
+    weights, first = bf16_optimizer()
+    for _ in range(3):
+        weights["w"].grad = torch.ones(4, dtype=torch.bfloat16)
+        first.step(lr=2**-11, max_norm=100.0)
+    others, second = bf16_optimizer()
+    second.load(copied(first.state()))
+    for w, optimizer in ((weights, first), (others, second)):
+        w["w"].grad = torch.full((4,), -0.5, dtype=torch.bfloat16)
+        optimizer.step(lr=2**-11, max_norm=100.0)
+    assert torch.equal(first.masters["w"], second.masters["w"])
+    assert torch.equal(weights["w"], others["w"])
+    assert set(first.state()) == {"w/master", "w/step", "w/exp_avg", "w/exp_avg_sq"}
+
+
+def test_the_gradient_is_cut_at_its_norm_and_a_broken_one_moves_nothing():
+    weights = {"w": torch.nn.Parameter(torch.zeros(2))}
+    optimizer = Optimizer(weights, LearnConfig())
+    weights["w"].grad = torch.tensor([3.0, 4.0])
+    assert optimizer.step(lr=0.1, max_norm=1.0) == pytest.approx(5.0)
+    torch.testing.assert_close(
+        optimizer.adam.state[weights["w"]]["exp_avg"], 0.1 * torch.tensor([0.6, 0.8])
+    )
+    before = weights["w"].detach().clone()
+    weights["w"].grad = torch.tensor([1.0, math.inf])
+    assert not math.isfinite(optimizer.step(lr=0.1, max_norm=1.0))
+    assert torch.equal(weights["w"].data, before)
