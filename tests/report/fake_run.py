@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from sparring.collect import Job, play
 from sparring.engines.scripted import play_random
 from sparring.game import Game, Outcome, Table
@@ -182,8 +180,3 @@ EVENTS = [
     {"iteration": 34, "event": "resumed", "detail": "from checkpoint 30"},
     {"iteration": 71, "event": "rollback", "detail": f"entropy fell to 0.01 {HOSTILE}"},
 ]
-
-
-@pytest.fixture(scope="session")
-def full_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_run(tmp_path_factory.mktemp("runs") / "spiral-7")
