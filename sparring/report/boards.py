@@ -24,7 +24,7 @@ class Frame:
 
 # Tic-tac-toe
 
-KEEPS = {1: "Keeps the win", 0: "Keeps the draw", -1: "Lost against perfect play anyway"}
+KEEPS = {1: "Keeps the win", 0: "Keeps the draw", -1: "Already lost against perfect play"}
 VALUES = {1: "win", 0: "draw"}
 
 

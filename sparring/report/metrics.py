@@ -43,6 +43,7 @@ KNOWN: dict[str, tuple[str, str, str, bool]] = {
         False,
     ),
     "episodes": (GAMES, "Games played", "Finished games in each iteration.", False),
+    "tokens": (GAMES, "Tokens sampled", "By all players in each iteration.", False),
     "turns": (GAMES, "Turns taken", "Replies of all players in each iteration.", False),
     "rate/invalid": (
         GAMES,
@@ -58,6 +59,12 @@ KNOWN: dict[str, tuple[str, str, str, bool]] = {
     ),
     "length/tokens": (GAMES, "Length of a reply", "Mean tokens a player says per turn.", False),
     "length/turns": (GAMES, "Length of a game", "Mean turns per game.", False),
+    "guard/rollbacks": (
+        LEARNING,
+        "Roll-backs",
+        "How often the guard has gone back to the best checkpoint.",
+        False,
+    ),
     "turns_per_s": (SPEED, "Turns per second", "Replies collected per second of play.", False),
     "tokens_per_s": (SPEED, "Tokens per second", "Sampled tokens per second of play.", False),
 }
@@ -110,7 +117,7 @@ EXACT: dict[str, tuple[str, str, bool]] = {
         "What trading gained both players, against the most it could have.",
         True,
     ),
-    "illegal": (
+    "illegal_mass": (
         "Probability of an illegal answer",
         "Mass the policy puts on answers that are no legal action.",
         True,
@@ -205,14 +212,14 @@ def _rank(key: str) -> int:
     """What matters most comes first within its section; the rest as it comes."""
     last = key.rpartition("/")[2]
     first = ("score", "not_lost", *EXACT, "wins", "draws", "losses", "invalid")
-    after = (*KNOWN, *(f"learn/{name}" for name in LEARN), "time/total_s")
+    after = (*(f"learn/{name}" for name in LEARN), *KNOWN, "time/total_s")
     if key.startswith("eval/") and last in first:
         return first.index(last)
     if key in after:
         return 20 + after.index(key)
     head, *rest = key.split("/")
     if head in ("reward", "baseline") and len(rest) > 1:
-        return 90 if head == "reward" else 91
+        return 90 + 2 * (head == "baseline") + (rest[-1] in ("o", "second"))  # x before o
     return 200 if head == "eval" else 100
 
 

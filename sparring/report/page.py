@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +15,7 @@ from sparring.report.metrics import charts
 from sparring.report.replays import replays
 from sparring.report.results import headlines, ladder_figure, results_table, tiles
 from sparring.report.rundata import RunData, is_number, read_run, series
+from sparring.run.rundir import write_whole
 
 HERE = Path(__file__).parent
 LOGO = (
@@ -28,13 +28,8 @@ def write_report(run: Path) -> Path:
     """Write RUN/report.html and return its path. A reader never finds half of one."""
     path = Path(run) / "report.html"
     text = render(read_run(Path(run)))
-    half = path.with_name(f".report.{os.getpid()}.tmp")
-    try:
-        # A model may say half a surrogate pair, which no file can hold.
-        half.write_bytes(text.encode("utf-8", "replace"))
-        os.replace(half, path)
-    finally:
-        half.unlink(missing_ok=True)
+    # A model may say half a surrogate pair, which no file can hold.
+    write_whole(path, text.encode("utf-8", "replace"))
     return path
 
 
@@ -98,7 +93,7 @@ def _header(run: RunData) -> str:
         for name, value in facts.items()
         if value not in (None, "")
     )
-    shown = tiles(headlines(run.evaluation, series(run.lines)))
+    shown = tiles(*headlines(run.evaluation, series(run.lines)))
     shown = shown or '<p class="empty">Nothing has been measured yet.</p>'
     return (
         f'<header class="hero"><p class="eyebrow">Training report</p><h1>{esc(_title(run))}</h1>'

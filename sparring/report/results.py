@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sparring.report.curves import Points, ticks
 from sparring.report.markup import esc, game_name, humanise, number, opponent_name
 from sparring.report.metrics import ENDINGS, EXACT, place
 from sparring.report.rundata import is_number
 
+T = TypeVar("T")
 UNTRAINED = "untrained"
 MOST_HEADLINES = 4
-FALLING = ("regret", "exploitability", "value_gap", "illegal", "invalid")  # lower is better
+HEADS = ("regret", "exploitability", "surplus")  # the exact measures worth a headline
+FALLING = ("regret", "exploitability", "value_gap", "illegal_mass", "invalid")  # lower is better
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,14 @@ def not_lost(share: Mapping[str, float]) -> float:
     return share.get("wins", 0.0) + share.get("draws", 0.0)
 
 
-def headlines(evaluation: dict[str, Any], data: dict[str, Points]) -> list[Headline]:
-    """The few numbers at the top: from the final table where there is one, else the curves."""
-    found = _from_table(evaluation) or _from_curves(data)
-    return found[:MOST_HEADLINES]
+def headlines(evaluation: dict[str, Any], data: dict[str, Points]) -> tuple[list[Headline], str]:
+    """The few numbers at the top, and what they compare: the final table's where there is one,
+    else the curves' ends."""
+    found, compared = _from_table(evaluation), "From the untrained policy to the trained one."
+    if not found:
+        found, compared = _from_curves(data), "From the first measurement to the last."
+    found = found[:MOST_HEADLINES]
+    return found, compared if any(head.before is not None for head in found) else ""
 
 
 def _from_table(evaluation: dict[str, Any]) -> list[Headline]:
@@ -76,7 +82,7 @@ def _exact_headlines(
 ) -> list[Headline]:
     found = []
     for key, value in exact.items():
-        if is_number(value) and key in EXACT and key not in ("value_gap", "illegal"):
+        if is_number(value) and key in HEADS:
             title, _, percent = EXACT[key]
             old = before[key] if is_number(before.get(key)) else None
             found.append(_headline(of, title, value, old, percent, key))
@@ -84,8 +90,9 @@ def _exact_headlines(
 
 
 def _from_curves(data: dict[str, Points]) -> list[Headline]:
-    wanted = [key for key in data if key.endswith("/not_lost")]
-    wanted += [key for key in data if key.startswith("eval/") and key.split("/")[-1] in EXACT]
+    played = [key for key in data if key.endswith("/not_lost")]
+    exact = [f"eval/{game}/{key}" for game in _games(data) for key in HEADS]
+    wanted = _alternate(played, [key for key in exact if key in data])
     wanted += [key for key in data if "eval" in key.split("/")[0] and key.endswith(("_rate",))]
     wanted += ["eval/score"] if not wanted and "eval/score" in data else []
     wanted += [key for key in data if key.startswith("reward/")] if not wanted else []
@@ -116,15 +123,19 @@ def _headline(
     return Headline(title, after, before, percent, better, tag)
 
 
-def _alternate(one: list[Headline], two: list[Headline]) -> list[Headline]:
+def _games(data: dict[str, Points]) -> list[str]:
+    return list(dict.fromkeys(key.split("/")[1] for key in data if key.startswith("eval/")))
+
+
+def _alternate(one: list[T], two: list[T]) -> list[T]:
     """Play first, then exact measures, in turns, so that four tiles show both."""
-    found = []
+    found: list[T] = []
     for at in range(max(len(one), len(two))):
         found += one[at : at + 1] + two[at : at + 1]
     return found
 
 
-def tiles(found: list[Headline]) -> str:
+def tiles(found: list[Headline], compared: str) -> str:
     parts = []
     for head in found:
         now = f'<b class="after">{number(head.after, head.percent)}</b>'
@@ -138,7 +149,10 @@ def tiles(found: list[Headline]) -> str:
             f'<div class="tile{trend}"><div>{tag}<p>{esc(head.title)}</p></div>'
             f'<div class="change">{was}{now}</div></div>'
         )
-    return f'<div class="tiles">{"".join(parts)}</div>' if parts else ""
+    if not parts:
+        return ""
+    caption = f'<p class="caption">{compared}</p>' if compared else ""
+    return f'<div class="tiles">{"".join(parts)}</div>{caption}'
 
 
 def results_table(evaluation: dict[str, Any]) -> str:

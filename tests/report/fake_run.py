@@ -91,6 +91,7 @@ def metrics_line(i: int, rng: random.Random) -> dict[str, float]:
     left = math.exp(-i / 30)
     noise = rng.uniform(-0.05, 0.05)
     line: dict[str, float] = {"iteration": i, "episodes": 128, "turns": 900 + rng.randint(-40, 40)}
+    line |= {"tokens": 9 * line["turns"], **({"guard/rollbacks": 1} if i == 71 else {})}
     line |= {"rate/invalid": max(0.0, 0.6 * left + noise / 5), "rate/void": 0.0}
     for game, seats in {"tictactoe": "x o", "kuhn": "first second"}.items():
         for sign, seat in zip((1, -1), seats.split(), strict=True):
@@ -112,6 +113,7 @@ def metrics_line(i: int, rng: random.Random) -> dict[str, float]:
             ends |= {"invalid": 0.4 * left, "not_lost": kept, "games": 200}
             line |= {f"eval/tictactoe/{opponent}/{k}": v for k, v in ends.items()}
         line |= {"eval/tictactoe/regret": 0.6 * left + 0.02, "eval/kuhn/exploitability": 0.4 * left}
+        line |= {"eval/kuhn/illegal_mass": 0.5 * left**2}
         line |= {"eval/kuhn/value_gap": 0.2 * left, "eval/negotiation/surplus": 0.6 - 0.9 * left}
         line |= {"eval/score": 1 - left, "time/evaluate_s": 3.0, "mbpp_eval/pass_rate": 0.3}
     return line
@@ -159,6 +161,7 @@ EVALUATION = {
         "random": {"games": 500, "wins": 431, "draws": 62, "losses": 7, "invalid": 1},
         "perfect": {"games": 500, "wins": 0, "draws": 468, "losses": 32, "invalid": 0},
         "exact": {"regret": 0.021},
+        "score": 0.7,
     },
     "kuhn": {
         "random": {"games": 500, "wins": 290, "draws": 0, "losses": 210, "invalid": 0},

@@ -98,7 +98,8 @@ def test_headlines_come_from_the_curves_where_there_is_no_table() -> None:
         "eval/tictactoe/random/not_lost": [(0, 0.9), (10, 0.6)],
         "learn/loss": [(0, 1.0)],
     }
-    one, two = headlines({}, data)
+    (one, two), compared = headlines({}, data)
+    assert compared == "From the first measurement to the last."
     assert (one.before, one.after, one.better) == (0.9, 0.6, False)
     assert (two.before, two.after, two.better) == (0.4, 0.05, True)
 
