@@ -1,0 +1,127 @@
+"""Advantages by hand: role baselines, groups, leave-one-out; void games teach nothing."""
+
+import pytest
+
+from sparring.credit import make_credit
+from sparring.credit.group_relative import GroupRelative, centred
+from sparring.credit.role_baseline import RoleBaseline
+from sparring.credit.samples import to_samples
+from sparring.types import Episode, Task, Turn
+
+
+def episode(rewards: dict[str, float], game: str = "g", group: str = "", void: str | None = None):
+    turns = [Turn(seat, "main", "", "", 0, [1, 2], [3], [-1.0], trainable=True) for seat in rewards]
+    return Episode(
+        "e", game, Task("t"), 0, group=group, turns=turns, rewards=dict(rewards), void=void
+    )
+
+
+def test_role_baselines_by_hand():
+    credit = RoleBaseline(0.95)
+    found = credit.advantages(
+        [
+            episode({"x": 1.0, "o": -1.0}),
+            episode({"x": 1.0, "o": -1.0}),
+            episode({"x": -1.5, "o": 0.5}),
+            episode({"x": 0.0, "o": 0.0}),
+        ]
+    )
+    # b_x: 0, 0.05, 0.0975, 0.017625 ; b_o: 0, -0.05, -0.0975, -0.067625
+    assert [a["x"] for a in found] == pytest.approx([1.0, 0.95, -1.5975, -0.017625])
+    assert [a["o"] for a in found] == pytest.approx([-1.0, -0.95, 0.5975, 0.067625])
+    assert credit.baselines == pytest.approx({"g/x": 0.01674375, "g/o": -0.06424375})
+
+
+def test_role_baselines_are_kept_per_game_and_seat_and_across_iterations():
+    credit = RoleBaseline(0.5)
+    credit.advantages([episode({"x": 1.0}, "a"), episode({"x": -1.0}, "b")])
+    assert credit.baselines == {"a/x": 0.5, "b/x": -0.5}
+    assert credit.advantages([episode({"x": 1.0}, "a"), episode({"x": 1.0}, "b")]) == [
+        {"x": 0.5},
+        {"x": 1.5},
+    ]
+
+
+def test_role_baselines_survive_a_restart():
+    games = [episode({"x": float(i % 3), "o": -float(i % 2)}) for i in range(10)]
+    straight = RoleBaseline().advantages(games)
+    first, second = RoleBaseline(), RoleBaseline()
+    head = first.advantages(games[:4])
+    second.load(first.state())
+    assert head + second.advantages(games[4:]) == straight
+
+
+VOID = "the judge broke"
+
+
+def test_a_void_game_moves_no_baseline():
+    credit = RoleBaseline()
+    found = credit.advantages([episode({"x": 1.0}), episode({"x": 100.0}, void=VOID)])
+    assert found == [{"x": 1.0}, {}]
+    assert credit.baselines == pytest.approx({"g/x": 0.05})
+
+
+def test_a_void_game_is_not_compared_with():
+    games = [
+        episode({"x": 1.0}, group="t"),
+        episode({"x": 100.0}, group="t", void=VOID),
+        episode({"x": 0.0}, group="t"),
+    ]
+    assert GroupRelative().advantages(games) == [{"x": 0.5}, {}, {"x": -0.5}]
+
+
+@pytest.mark.parametrize("kind", ["role_baseline", "group_relative", "leave_one_out"])
+def test_a_void_game_trains_nobody(kind):
+    games = [episode({"x": 1.0}), episode({"x": -1.0}, void=VOID), episode({"x": 0.0})]
+    assert len(to_samples(games, make_credit(kind).advantages(games))) == 2
+    assert len(to_samples(games, [{"x": 1.0}] * 3)) == 2, "whatever advantages it was given"
+
+
+def test_groups_by_hand():
+    rewards = [1.0, 0.0, 0.0, -1.0]
+    assert centred(rewards) == [1.0, 0.0, 0.0, -1.0]
+    deviation = (2 / 3) ** 0.5
+    assert centred(rewards, scale=True) == pytest.approx(
+        [1 / (deviation + 1e-4), 0, 0, -1 / (deviation + 1e-4)]
+    )
+    assert centred([3.0, 1.0, 2.0]) == [1.0, -1.0, 0.0]
+
+
+def test_leave_one_out_compares_with_the_mean_of_the_others():
+    rewards = [4.0, 1.0, 0.0, -2.0]
+    expected = [r - (sum(rewards) - r) / 3 for r in rewards]
+    assert centred(rewards, leave_one_out=True) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("scale", [True, False])
+def test_a_group_that_agrees_or_is_alone_has_nothing_to_learn(scale):
+    assert centred([0.7] * 4, scale=scale) == pytest.approx([0.0] * 4)
+    assert centred([5.0], scale=scale) == [0.0]
+    assert centred([], scale=scale) == []
+
+
+def test_groups_and_seats_are_compared_within_themselves():
+    games = [
+        episode({"x": 1.0, "o": 10.0}, group="s"),
+        episode({"x": 5.0, "o": 0.0}, group="t"),
+        episode({"x": 0.0, "o": 20.0}, group="s"),
+        episode({"x": 7.0, "o": 0.0}, group="t"),
+    ]
+    assert GroupRelative().advantages(games) == [
+        {"x": 0.5, "o": -5.0},
+        {"x": -1.0, "o": 0.0},
+        {"x": -0.5, "o": 5.0},
+        {"x": 1.0, "o": 0.0},
+    ]
+
+
+def test_kinds_of_credit_by_name():
+    games = [episode({"x": r}, group="t") for r in (1.0, 0.0, 0.0)]
+
+    def first(*args, **options) -> float:
+        return make_credit(*args, **options).advantages(games)[0]["x"]
+
+    assert first("role_baseline") == 1.0
+    assert first("group_relative") == pytest.approx(2 / 3)
+    assert first("group_relative", scale=True) == pytest.approx(2 / 3 / ((1 / 3) ** 0.5 + 1e-4))
+    assert first("leave_one_out") == pytest.approx(1.0)
