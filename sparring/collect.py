@@ -45,9 +45,13 @@ async def collect(
             if on_episode is not None:
                 on_episode(episodes[i])  # type: ignore[arg-type]
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(concurrency, len(jobs))):
-            group.create_task(work())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(concurrency, len(jobs))):
+                group.create_task(work())
+    except BaseExceptionGroup as errors:
+        # Whoever waits for a full disk or a fired canary waits for that, not for a group of it.
+        raise _first(errors) from errors
     return [episode for episode in episodes if episode is not None]
 
 
@@ -84,7 +88,8 @@ async def play(
     except* VoidGame as reasons:  # a game may ask several players at once, in a group of tasks
         reason = _first(reasons)
         episode.void = str(reason) or type(reason).__name__
-    episode.turns, episode.verdicts = table.turns, table.verdicts
+    # Copies: a player whose neighbour voided the game may still be speaking.
+    episode.turns, episode.verdicts = list(table.turns), list(table.verdicts)
     return episode
 
 
