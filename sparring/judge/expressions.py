@@ -128,12 +128,12 @@ def _binary(node: ast.BinOp, values: list[Any]) -> Any:
     _small(right)
     if isinstance(node.op, ast.Mult):
         for one, other in ((left, right), (right, left)):
-            if isinstance(one, str | bytes | list | tuple) and type(other) is int:
-                if len(one) * other > ITEMS:
-                    raise TooMuch("a sequence of that length")
-    if isinstance(node.op, ast.Pow) and type(left) is int and type(right) is int:
-        if right > 0 and left.bit_length() * right > BITS:
-            raise TooMuch("a power of that size")
+            repeats = isinstance(one, str | bytes | list | tuple) and type(other) is int
+            if repeats and len(one) * other > ITEMS:
+                raise TooMuch("a sequence of that length")
+    whole = type(left) is int and type(right) is int
+    if isinstance(node.op, ast.Pow) and whole and left.bit_length() * right > BITS:
+        raise TooMuch("a power of that size")
     if isinstance(node.op, ast.Mod) and isinstance(left, str | bytes):
         raise TooMuch("formatting")
     return BINARY[type(node.op)](left, right)

@@ -102,8 +102,8 @@ def _parse(label: str, text: str) -> ast.Module:
 def _check_function(trees: list[tuple[str, ast.Module]]) -> ast.FunctionDef | None:
     for _, tree in trees:
         for node in tree.body:
-            if isinstance(node, ast.FunctionDef) and node.name == "check":
-                if len(node.args.args) == 1 and not node.args.kwonlyargs:
+            match node:
+                case ast.FunctionDef("check", ast.arguments(args=[_], kwonlyargs=[])):
                     return node
     return None
 

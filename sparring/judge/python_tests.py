@@ -20,7 +20,7 @@ __all__ = ["BadTests", "Execution", "Judge", "Limits"]
 
 MOST_SOURCE = 1 << 20
 USES_FILES = re.compile(
-    r"open\s*\(|tempfile|/tmp|shutil|pathlib|sqlite3|multiprocessing|mkdir|shelve|mmap"
+    r"open\s*\(|tempfile|/tmp|shutil|pathlib|sqlite3|multiprocessing|concurrent|mkdir|shelve|mmap"
 )
 DEFINED = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)|^(\w+)\s*=", re.MULTILINE)
 BUILTINS = frozenset(dir(builtins))
@@ -234,6 +234,6 @@ def rule_pair(served: Execution, checked: Execution, timeout_s: float) -> Verdic
     if ruled.get("lost") and served.status == "fail":
         return Verdict("fail", served.kind, served.detail, seconds)
     if ruled.get("verdict") in ("fail", "void"):
-        status = "void" if ruled["verdict"] == "void" else "fail"
-        return Verdict(status, str(ruled["kind"]), str(ruled["detail"]), seconds)
+        kind, detail = str(ruled["kind"]), str(ruled["detail"])
+        return Verdict("void" if ruled["verdict"] == "void" else "fail", kind, detail, seconds)
     return Verdict("fail", checked.kind or "exception", checked.detail or "no verdict", seconds)

@@ -28,10 +28,11 @@ PRELOAD = (
 )  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom")
 BOOT = "import sys; sys.path.insert(0, {where!r}); from inside.zygote import main; main()"
-DROP = (
-    f"import os, sys; os.setgroups([]); os.setresgid({NOBODY}, {NOBODY}, {NOBODY}); os.setresuid({NOBODY}, {NOBODY}, {NOBODY}); "
-    "os.execv(sys.argv[1], sys.argv[1:])"
-)
+DROP = f"""import os, sys
+os.setgroups([])
+os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
+os.setresuid({NOBODY}, {NOBODY}, {NOBODY})
+os.execv(sys.argv[1], sys.argv[1:])"""
 
 
 class SandboxMissing(RuntimeError):
@@ -223,7 +224,7 @@ def launch(
     with theirs:
         process = subprocess.Popen(
             command,
-            stdin=theirs,
+            stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=errors,
             env=environment,

@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from sparring.sandbox import procfs
 from sparring.sandbox.inside import wire
 
 
@@ -137,9 +138,9 @@ def _signalled(
         return "fail", "output limit", f"more than {limits.output_bytes} bytes of output"
     if number in (signal.SIGXCPU, signal.SIGKILL) and exit.cpu_s >= limits.timeout_s:
         return "fail", "time-out", f"used {exit.cpu_s:.1f} s of processor time"
-    if number == signal.SIGKILL and exit.peak_kib < (limits.memory_mb << 10) // 4:
-        return "void", "jail", "the program was killed from outside"
-    if number == signal.SIGKILL:
+    if number == signal.SIGKILL and procfs.out_of_memory():
+        if exit.peak_kib < (limits.memory_mb << 10) // 4:
+            return "void", "overloaded", "the machine ran out of memory"
         return "fail", "memory", f"killed at {exit.peak_kib >> 10} MB"
     return "fail", "exception", f"the program died of {signal.Signals(number).name}"
 

@@ -38,7 +38,6 @@ class Job:
     started: float = field(default_factory=time.perf_counter)
     killed: str = ""
     pid: int = 0
-    cpu_s: float = 0.0
 
     def kill(self, why: str) -> None:
         if not self.killed and not self.done.done():
@@ -60,15 +59,19 @@ class Job:
         if left > 0.01 and wall < STRETCH * self.timeout_s:
             asyncio.get_running_loop().call_later(max(left, 0.05), self.deadline)
             return
-        starved = left > 0.01 and self.cpu_s < self.timeout_s / 2
-        self.kill("starved" if starved else f"{self.timeout_s:g}")
+        self.kill("starved" if left > 0.01 and not self._self_made() else f"{self.timeout_s:g}")
+
+    def _self_made(self) -> bool:
+        """Whether a program that had to wait for a processor waited for itself."""
+        used = procfs.usage([self.pid]).get(self.pid)
+        return used is None or used.tasks > 4 or used.cpu_s > self.timeout_s / 2
 
 
 class Zygote:
     """One warm jail."""
 
     def __init__(self, pool: Pool, hash_seed: int) -> None:
-        self.errors = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  closed in stop()
         self.jobs: dict[int, Job] = {}
         self.next = 0
         self.alive = True
@@ -321,7 +324,6 @@ class Pool:
             if not watched:
                 continue
             for pid, used in procfs.usage(list(watched)).items():
-                watched[pid].cpu_s = used.cpu_s
                 if used.bytes > self.limits.memory_mb << 20:
                     watched[pid].kill("memory")
 

@@ -14,7 +14,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 class Usage(NamedTuple):
     bytes: int
     cpu_s: float
-    processes: int
+    tasks: int  # threads of all its processes
 
 
 def pid_of(pidfd: int) -> int:
@@ -29,7 +29,7 @@ def pid_of(pidfd: int) -> int:
 def usage(roots: list[int]) -> dict[int, Usage]:
     """Memory and processor time of each root with all its descendants, in one walk of /proc."""
     children: dict[int, list[int]] = defaultdict(list)
-    own: dict[int, tuple[int, float]] = {}
+    own: dict[int, Usage] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -39,18 +39,18 @@ def usage(roots: list[int]) -> dict[int, Usage]:
             pid = int(name)
             children[int(fields[1])].append(pid)
             cpu = (int(fields[11]) + int(fields[12])) / TICK
-            own[pid] = (int(fields[21]) * PAGE, cpu)
+            own[pid] = Usage(int(fields[21]) * PAGE, cpu, int(fields[17]))
     return {root: _sum(root, children, own) for root in roots if root in own}
 
 
-def _sum(root: int, children: dict[int, list[int]], own: dict[int, tuple[int, float]]) -> Usage:
-    total, cpu, count, stack = 0, 0.0, 0, [root]
+def _sum(root: int, children: dict[int, list[int]], own: dict[int, Usage]) -> Usage:
+    total, stack = Usage(0, 0.0, 0), [root]
     while stack:
         pid = stack.pop()
-        size, used = own.get(pid, (0, 0.0))
-        total, cpu, count = total + size, cpu + used, count + 1
+        one = own.get(pid, Usage(0, 0.0, 0))
+        total = Usage(*[a + b for a, b in zip(total, one, strict=True)])
         stack += children.get(pid, [])
-    return Usage(total, cpu, count)
+    return total
 
 
 def waited(pid: int) -> float:
@@ -58,3 +58,21 @@ def waited(pid: int) -> float:
     with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/schedstat") as file:
         return int(file.read().split()[1]) / 1e9
     return 0.0
+
+
+def _kills() -> int:
+    with suppress(OSError, ValueError, IndexError), open("/proc/vmstat") as lines:
+        for line in lines:
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+_seen = [_kills()]
+
+
+def out_of_memory() -> bool:
+    """Whether the kernel has killed for want of memory since this was last asked. A program can
+    have itself killed in other ways, and must not get off with a void for it."""
+    before, _seen[0] = _seen[0], _kills()
+    return _seen[0] > before

@@ -48,7 +48,7 @@ def f(x, y=2, *z, k=None):
 
 def rehearse() -> None:
     """Do once, before any fork, what every fork will do: the first time is many times dearer."""
-    builtins.exit = builtins.quit = _sitebuiltins.Quitter("exit", "Ctrl-D")  # type: ignore[assignment]
+    builtins.exit = builtins.quit = _sitebuiltins.Quitter("exit", "Ctrl-D")
     _streams()
     names: dict[str, Any] = {}
     exec(compile(REHEARSAL, "rehearsal.py", "exec", dont_inherit=True), names)
@@ -62,7 +62,9 @@ def rehearse() -> None:
 
 def run(request: dict[str, Any], fds: list[int]) -> None:
     if request["mode"] == "program":
-        sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", errors="replace", closefd=False)
+        sys.stdin = io.TextIOWrapper(
+            io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", errors="replace"
+        )
     mode = MODES[request["mode"]]
     try:
         mode(request, fds)
@@ -74,7 +76,7 @@ def _streams() -> None:
     """Streams over the descriptors as a fork will have them; only a whole program reads."""
     sys.stdin = io.TextIOWrapper(io.BytesIO(b""))
     for number, name in ((1, "stdout"), (2, "stderr")):
-        raw = open(number, "wb", closefd=False)
+        raw = io.BufferedWriter(io.FileIO(number, "wb", closefd=False))
         text = io.TextIOWrapper(raw, "utf-8", errors="backslashreplace", line_buffering=False)
         setattr(sys, name, text)
         setattr(sys, f"__{name}__", text)

@@ -108,12 +108,13 @@ class Side:
         """Own exception classes by number, up to the first builtin one by name."""
         found: list[Any] = []
         for base in type.__dict__["__mro__"].__get__(cls):
-            if getattr(builtins, base.__name__, None) is base:
-                return [*found, base.__name__]
+            name = _name(base)
+            if getattr(builtins, name, None) is base:
+                return [*found, name]
             if id(base) not in self.numbers:
                 self.numbers[id(base)] = len(self.objects)
                 self.objects.append(base)
-            found.append([self.numbers[id(base)], base.__name__])
+            found.append([self.numbers[id(base)], name])
         return [*found, "Exception"]
 
     def resolve(self, data: list[Any]) -> Any:

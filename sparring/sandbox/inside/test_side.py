@@ -18,7 +18,12 @@ TRUSTED = {"math", "cmath", "copy", "itertools", "functools", "collections", "ra
            "string", "operator", "datetime", "decimal", "fractions", "statistics", "heapq",
            "bisect", "asyncio", "typing", "json", "numpy"}  # fmt: skip
 TRUSTED_FUNCTIONS = {("math", "isclose"), ("math", "fabs"), ("copy", "deepcopy"), ("math", "sqrt")}
-BACK = {"len": len, "list": list, "getitem": lambda o, k: o[k], "lt": lambda a, b: a < b}
+BACK: dict[str, Any] = {
+    "len": len,
+    "list": list,
+    "getitem": lambda o, k: o[k],
+    "lt": lambda a, b: a < b,
+}
 
 
 class Names(dict[str, Any]):
@@ -119,17 +124,21 @@ class Side:
 
     def _answer(self, answer: dict[str, Any], args: list[Any]) -> Any:
         try:
-            if "error" in answer:
-                raise self._error(answer)
-            if "after" in answer:
-                after = wire.decode(answer["after"], self.resolve)
-                for old, new in zip(args, after, strict=True):
-                    restore(old, new)
-            if "same" in answer:
-                return args[answer["same"]]
-            return wire.decode(answer["value"], self.resolve)
-        except (wire.WireError, KeyError) as error:
+            value = self._error(answer) if "error" in answer else self._value(answer, args)
+        except (wire.WireError, LookupError, TypeError, ValueError) as error:
             raise LinkLost(f"the program sent no value: {error}") from None
+        if "error" in answer:
+            raise value
+        return value
+
+    def _value(self, answer: dict[str, Any], args: list[Any]) -> Any:
+        if "after" in answer:
+            after = wire.decode(answer["after"], self.resolve)
+            for old, new in zip(args, after, strict=True):
+                restore(old, new)
+        if "same" in answer:
+            return args[answer["same"]]
+        return wire.decode(answer["value"], self.resolve)
 
     def _error(self, answer: dict[str, Any]) -> BaseException:
         self.fault = {k: str(answer.get(k, ""))[:600] for k in ("kind", "detail")}

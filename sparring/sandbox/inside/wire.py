@@ -56,8 +56,9 @@ def encode(value: Any, handle: Handle = _refuse, depth: int = 0) -> Any:
     writer = WRITERS.get(kind)
     if writer is not None:
         return writer(value)
-    if kind is type and BUILTIN_TYPES.get(value.__name__) is value:
-        return ["y", value.__name__]
+    if kind is type:
+        name = str(type.__dict__["__name__"].__get__(value))
+        return ["y", name] if BUILTIN_TYPES.get(name) is value else handle(value)
     if kind.__module__ == "numpy" and hasattr(value, "dtype"):
         return _numpy(value, handle, depth)
     return handle(value)

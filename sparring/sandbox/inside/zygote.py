@@ -168,12 +168,14 @@ def _child(config: dict[str, Any]) -> None:
 
 
 def _own_world(files: bool) -> None:
-    """A user namespace of its own, so that its processes are counted apart from all others'."""
-    _check(UNSHARE(NEWUSER | (NEWNS if files else 0)), "unshare user")
+    """Places to write of its own where it needs them, and a user namespace of its own, so that
+    its processes are counted apart from all others'."""
     if files:
+        _check(UNSHARE(NEWNS), "unshare mounts")
         for place, size in ((b"/tmp", b"size=64m,mode=777"), (b"/dev/shm", b"size=16m,mode=777")):
             _check(MOUNT(b"tmpfs", place, b"tmpfs", MS_NOSUID_NODEV, size), "mount tmpfs")
         os.chdir("/tmp")
+    _check(UNSHARE(NEWUSER), "unshare user")
 
 
 def _limit(limits: dict[str, int]) -> None:
