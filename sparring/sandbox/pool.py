@@ -237,9 +237,13 @@ class Pool:
     ) -> Execution:
         """Run one request to its end. Waits for a free place first; that wait is not counted."""
         async with self._place() as place:
-            return await self._run(
-                request, timeout_s, stdin, hash_seed, whole, announce=place.holds
-            )
+            for _ in range(2):
+                done = await self._run(
+                    request, timeout_s, stdin, hash_seed, whole, announce=place.holds
+                )
+                if done.kind != "jail" or done.seconds > SLOW_S:
+                    break  # a jail found dead is replaced and asked again, once
+            return done
 
     async def execute_pair(
         self, program: dict[str, Any], tests: dict[str, Any], *, timeout_s: float | None = None
@@ -303,7 +307,7 @@ class Pool:
         try:
             return await job.done
         except asyncio.CancelledError:
-            job.kill("cancelled")
+            job.zygote.tell(KILL, job.number)
             raise
         finally:
             deadline.cancel()

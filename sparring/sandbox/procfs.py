@@ -48,7 +48,7 @@ def _sum(root: int, children: dict[int, list[int]], own: dict[int, Usage]) -> Us
     while stack:
         pid = stack.pop()
         one = own.get(pid, Usage(0, 0.0, 0))
-        total = Usage(*[a + b for a, b in zip(total, one, strict=True)])
+        total = Usage(total.bytes + one.bytes, total.cpu_s + one.cpu_s, total.tasks + one.tasks)
         stack += children.get(pid, [])
     return total
 

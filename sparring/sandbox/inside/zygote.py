@@ -33,6 +33,7 @@ PRCTL, CAPSET, UNSHARE, SETNS, MOUNT = (
 )  # fmt: skip
 HIGH = 64  # the zygote's own descriptors lie above this
 SLOTS = range(6)  # what a fork starts with: the three streams, 3 request, 4 result, 5 a peer
+M_ARENA_MAX = -8
 CAPABILITY_VERSION_3 = 0x20080522
 START, KILL, LOOK, READY, EXIT = b"S", b"K", b"P", b"R", b"X"
 HEAD = struct.Struct("=cI")  # what, job
@@ -54,6 +55,7 @@ def main() -> None:
     for name in config["preload"]:
         importlib.import_module(name)
     runner.rehearse()
+    LIBC.mallopt(M_ARENA_MAX, 2)  # each arena takes 64 MB of a program's address space
     control = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, HIGH))
     config["null"] = fcntl.fcntl(os.open("/dev/null", os.O_RDWR), fcntl.F_DUPFD_CLOEXEC, HIGH)
     filters = [Filter(base64.b64decode(text)) for text in config["filters"]]
@@ -191,7 +193,7 @@ def _limit(limits: dict[str, int]) -> None:
         resource.RLIMIT_SIGPENDING: 256,
     }
     stack = resource.getrlimit(resource.RLIMIT_STACK)[1]
-    deep = 256 << 20
+    deep = 64 << 20
     if stack == resource.RLIM_INFINITY or stack > deep:
         resource.setrlimit(resource.RLIMIT_STACK, (deep, deep))
     for what, most in wanted.items():
