@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sparring.learn.models import load_model
 from sparring.run.config import LearnConfig
-from sparring.types import BASE
+from sparring.types import BASE, derive
 
 
 class Policies(ABC):
@@ -115,7 +115,14 @@ class FullPolicies(Policies):
 
 class LoraPolicies(Policies):
     def __init__(
-        self, model: Any, tokenizer: Any, *, r: int = 16, alpha: int = 32, dropout: float = 0.0
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        r: int = 16,
+        alpha: int = 32,
+        dropout: float = 0.0,
+        seed: int = 0,
     ) -> None:
         super().__init__(model, tokenizer)
         self._lora = LoraConfig(
@@ -127,6 +134,7 @@ class LoraPolicies(Policies):
         )
         self._base = model.eval()
         self._peft: Any = None
+        self._seed = seed
 
     @contextmanager
     def using(self, name: str) -> Iterator[Any]:
@@ -148,10 +156,13 @@ class LoraPolicies(Policies):
     def add(self, name: str, source: str = BASE) -> None:
         self.check_new(name, source)
         slot = _slot(name)
-        if self._peft is None:
-            self._peft = get_peft_model(self._base, self._lora, adapter_name=slot)
-        else:
-            self._peft.add_adapter(slot, self._lora)
+        # Half of a new adapter is random: by the run's seed and the name, not by what came before.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(self._seed, name))
+            if self._peft is None:
+                self._peft = get_peft_model(self._base, self._lora, adapter_name=slot)
+            else:
+                self._peft.add_adapter(slot, self._lora)
         self._peft.eval()
         self._versions[name] = self._versions[source]
         if source != BASE:
@@ -196,5 +207,10 @@ def load_policies(
     if config.weights == "full":
         return FullPolicies(model, tokenizer)
     return LoraPolicies(
-        model, tokenizer, r=config.lora_r, alpha=config.lora_alpha, dropout=config.lora_dropout
+        model,
+        tokenizer,
+        r=config.lora_r,
+        alpha=config.lora_alpha,
+        dropout=config.lora_dropout,
+        seed=seed,
     )

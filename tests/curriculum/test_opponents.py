@@ -118,7 +118,7 @@ def test_a_full_league_lets_the_easiest_go_but_never_the_newest():
     assert opponents.league == ["main@1", "main@3"]
     assert policies.kept == {"base", "main", "main@1", "main@3"}
     assert opponents.scores == {"main@1": 0.2}
-    opponents.scores["main@3"] = 0.99
+    opponents.scores["main@3"] = 0.3  # hard, but less so than the one before
     opponents.grow(policies, 4)
     assert opponents.league == ["main@1", "main@4"]
 

@@ -47,7 +47,7 @@ def test_greedy_takes_the_best_whatever_the_noise(logits):
     torch.testing.assert_close(logprobs, logits.log_softmax(-1)[0].expand(100))
 
 
-@pytest.mark.parametrize(("top_k", "top_p"), [(3, 1.0), (0, 0.7), (5, 0.6), (1, 1.0), (0, 1e-6)])
+@pytest.mark.parametrize(("top_k", "top_p"), [(3, 1.0), (0, 0.7), (3, 0.75), (1, 1.0), (0, 1e-6)])
 def test_truncation_is_that_of_transformers(logits, top_k, top_p):
     expected = logits[None]
     if top_k:

@@ -9,7 +9,7 @@ import torch
 
 from sparring.collect import Job, collect
 from sparring.credit.samples import to_samples
-from sparring.engines.transformers import PromptTooLong, TransformersEngine
+from sparring.engines.transformers import PromptTooLong, TransformersEngine, _stopped
 from sparring.game import Game, Outcome
 from sparring.learn.batches import collate
 from sparring.learn.learner import CanaryError, Learner
@@ -73,7 +73,7 @@ def test_logprobs_are_those_the_learner_finds(engine, temperature):
     episodes = [Episode("e", "g", Task("t"), 0, turns=[t], rewards={"s": 1.0}) for t in turns]
     for turn in turns:
         turn.trainable = True
-    samples = to_samples(episodes, [{"s": 1.0} for _ in episodes])
+    samples = to_samples(episodes, [[1.0] for _ in episodes])
     assert len(samples) == 24
     learner = Learner(engine.policies, ["main"], LearnConfig(), canary=1e-4)
     batch = collate(samples, 0, "cpu")
@@ -117,9 +117,16 @@ def test_stop_strings_end_a_reply_where_they_appear(engine):
     assert stop in stopped.text and free.text.startswith(stopped.text)
     assert stopped.token_ids == free.token_ids[: len(stopped.token_ids)]
     assert len(stopped.token_ids) < 60
-    far = free.text[:45].encode()[:40].decode(errors="ignore")
-    long = answer(engine, [replace(request, sampling=replace(request.sampling, stop=(far,)))])[0]
-    assert long.finish == "stop" and long.text.endswith(far), "a stop of many tokens works too"
+
+
+def test_a_stop_of_many_tokens_is_seen_to_its_end(make_policies):
+    chat = TransformersEngine(make_policies("lora", ())).chat
+    stop = "and so they lived happily ever after, all of them"
+    ids = chat.encode(f"once upon a time {stop}")
+    assert len(chat.encode(stop)) > 40
+    assert [
+        _stopped(chat, ids[:n], (stop, "never")) for n in range(len(ids) - 2, len(ids) + 1)
+    ] == [*[False, False, True]]
 
 
 def test_a_reply_does_not_depend_on_who_shares_its_batch(engine):
@@ -135,7 +142,7 @@ def test_prompts_that_are_shared_are_read_once(engine):
     passes = Passes(engine)
     shared = answer(engine, [ask(PROMPTS[i % 2], seed=i, order=i) for i in range(40)])
     assert passes.shapes[0][0] == 2
-    assert passes.shapes[1:] == [(40, 1)] * 5
+    assert passes.shapes[1] == (40, 1), "and then each goes its own way"
     alone = [answer(engine, [ask(PROMPTS[i % 2], seed=i)])[0] for i in range(4)]
     assert [t.token_ids for t in shared[:4]] == [t.token_ids for t in alone]
 
@@ -185,6 +192,8 @@ class Chatter(Game):
 
     async def play(self, task: Task, table) -> Outcome:
         for i in range(task.data.get("rounds", 1)):
+            for _ in range(task.data.get("ticks", 0)):
+                await asyncio.sleep(0)
             if i and "delay" in task.data:
                 await table.judge(_rule(task.data["delay"]))
             await table["s"].act(task.data.get("prompt", f"{task.id} {i}"))
@@ -225,6 +234,12 @@ def test_games_in_flight_form_one_batch(engine):
     passes = Passes(engine)
     played(engine, [{"rounds": 3}] * 50, max_tokens=1)
     assert [shape[0] for shape in passes.shapes] == [50, 50, 50]
+
+
+def test_games_that_take_a_moment_to_think_are_waited_for(engine):
+    passes = Passes(engine)
+    played(engine, [{"rounds": 3, "ticks": i % 6} for i in range(30)], max_tokens=1)
+    assert [shape[0] for shape in passes.shapes] == [30, 30, 30]
 
 
 def test_games_that_follow_fill_the_places_of_those_that_end(engine):
@@ -312,7 +327,7 @@ def test_the_canary_fires_when_weights_are_not_published(make_policies, publishe
             for i in range(16)
         ]
         episodes = asyncio.run(collect(work, far.act, sampling=Sampling(max_tokens=4)))
-        samples = to_samples(episodes, [{"s": (-1.0) ** i} for i in range(16)])
+        samples = to_samples(episodes, [[(-1.0) ** i] for i in range(16)])
         return learner.fit(samples, number)
 
     assert iteration(0)["learn/canary"] < 1e-5

@@ -118,6 +118,21 @@ def test_an_adapter_travels_in_pefts_own_names(make_policies):
     torch.testing.assert_close(logits(theirs, "main"), logits(ours, "main"))
 
 
+def test_a_new_adapter_is_random_by_seed_and_name_alone():
+    def fresh(seed: int, *names: str) -> torch.Tensor:
+        policies = LoraPolicies(*load_model("nano"), r=4, seed=seed)
+        for name in names:
+            policies.add(name)
+        return torch.cat([p.flatten() for p in policies.state(names[-1]).values()])
+
+    torch.manual_seed(1)
+    one = fresh(0, "main")
+    torch.manual_seed(2)
+    assert torch.equal(fresh(0, "rival", "main"), one)
+    assert not torch.equal(fresh(1, "main"), one)
+    assert not torch.equal(fresh(0, "rival"), one)
+
+
 def test_adapters_on_a_low_precision_base_are_float32():
     model, tokenizer = load_model("nano", dtype="bfloat16")
     policies = LoraPolicies(model, tokenizer, r=4)
