@@ -1,11 +1,15 @@
 """Advantages by hand: role baselines, groups, leave-one-out; void games teach nothing."""
 
+import json
+
 import pytest
 
 from sparring.credit import make_credit
 from sparring.credit.group_relative import GroupRelative, centred
+from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
 from sparring.credit.samples import to_samples
+from sparring.train import teach
 from sparring.types import Episode, Task, Turn
 
 
@@ -27,8 +31,8 @@ def test_role_baselines_by_hand():
         ]
     )
     # b_x: 0, 0.05, 0.0975, 0.017625 ; b_o: 0, -0.05, -0.0975, -0.067625
-    assert [a["x"] for a in found] == pytest.approx([1.0, 0.95, -1.5975, -0.017625])
-    assert [a["o"] for a in found] == pytest.approx([-1.0, -0.95, 0.5975, 0.067625])
+    assert [a[0] for a in found] == pytest.approx([1.0, 0.95, -1.5975, -0.017625])
+    assert [a[1] for a in found] == pytest.approx([-1.0, -0.95, 0.5975, 0.067625])
     assert credit.baselines == pytest.approx({"g/x": 0.01674375, "g/o": -0.06424375})
 
 
@@ -37,9 +41,17 @@ def test_role_baselines_are_kept_per_game_and_seat_and_across_iterations():
     credit.advantages([episode({"x": 1.0}, "a"), episode({"x": -1.0}, "b")])
     assert credit.baselines == {"a/x": 0.5, "b/x": -0.5}
     assert credit.advantages([episode({"x": 1.0}, "a"), episode({"x": 1.0}, "b")]) == [
-        {"x": 0.5},
-        {"x": 1.5},
+        [0.5],
+        [1.5],
     ]
+
+
+def test_a_role_is_compared_once_a_game_however_often_it_speaks():
+    credit = RoleBaseline(0.5)
+    long = episode({"x": 1.0})
+    long.turns *= 3
+    assert credit.advantages([long]) == [[1.0, 1.0, 1.0]]
+    assert credit.baselines == {"g/x": 0.5}
 
 
 def test_role_baselines_survive_a_restart():
@@ -51,30 +63,49 @@ def test_role_baselines_survive_a_restart():
     assert head + second.advantages(games[4:]) == straight
 
 
-VOID = "the judge broke"
+KINDS = ("role_baseline", "prompt_baseline", "group_relative", "leave_one_out")
 
 
-def test_a_void_game_moves_no_baseline():
-    credit = RoleBaseline()
-    found = credit.advantages([episode({"x": 1.0}), episode({"x": 100.0}, void=VOID)])
-    assert found == [{"x": 1.0}, {}]
-    assert credit.baselines == pytest.approx({"g/x": 0.05})
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_void_game_trains_nobody_and_moves_nothing(kind):
+    """Whether it left rewards behind or ended before there were any."""
+    fair = [episode({"x": 1.0}), episode({"x": 0.0})]
+    unfair = [episode({"x": 100.0}, void="the judge broke"), episode({"x": 100.0}, void="no room")]
+    unfair[1].rewards = {}
+    clean, mixed = make_credit(kind), make_credit(kind)
+    expected = teach(clean, fair)
+    assert teach(mixed, [unfair[0], fair[0], unfair[1], fair[1]]) == expected
+    assert len(expected) == 2
+    assert mixed.state() == clean.state()
 
 
-def test_a_void_game_is_not_compared_with():
-    games = [
-        episode({"x": 1.0}, group="t"),
-        episode({"x": 100.0}, group="t", void=VOID),
-        episode({"x": 0.0}, group="t"),
-    ]
-    assert GroupRelative().advantages(games) == [{"x": 0.5}, {}, {"x": -0.5}]
+def test_a_void_game_makes_no_samples_whatever_advantages_it_was_given():
+    games = [episode({"x": 1.0}), episode({"x": -1.0}, void="the judge broke")]
+    assert len(to_samples(games, [[1.0], [1.0]])) == 1
 
 
-@pytest.mark.parametrize("kind", ["role_baseline", "group_relative", "leave_one_out"])
-def test_a_void_game_trains_nobody(kind):
-    games = [episode({"x": 1.0}), episode({"x": -1.0}, void=VOID), episode({"x": 0.0})]
-    assert len(to_samples(games, make_credit(kind).advantages(games))) == 2
-    assert len(to_samples(games, [{"x": 1.0}] * 3)) == 2, "whatever advantages it was given"
+def test_prompt_baselines_by_hand():
+    credit = PromptBaseline(0.5, prior=4, rate=0.25)
+
+    def advantage(reward: float, prompt: list[int]) -> float:
+        game = episode({"x": reward})
+        game.turns[0].prompt_ids = prompt
+        return credit.advantages([game])[0][0]
+
+    # A prompt met for the first time is compared with its role; the role's b: 0, 0.5, 0.75, 0.375.
+    assert advantage(1.0, [1]) == 1.0  # its own b: 0 -> 0.25
+    assert advantage(1.0, [1]) == 0.75  # 0.25 -> 0.4375, by a fifth or by the rate, if that is more
+    assert advantage(0.0, [2]) == -0.75
+    assert advantage(0.0, [1]) == -0.4375
+
+
+def test_prompt_baselines_survive_a_restart_through_json():
+    games = [episode({"x": float(i % 3), "o": -float(i % 2)}) for i in range(10)]
+    straight = PromptBaseline().advantages(games)
+    first, second = PromptBaseline(), PromptBaseline()
+    head = first.advantages(games[:4])
+    second.load(json.loads(json.dumps(first.state())))
+    assert head + second.advantages(games[4:]) == straight
 
 
 def test_groups_by_hand():
@@ -108,10 +139,10 @@ def test_groups_and_seats_are_compared_within_themselves():
         episode({"x": 7.0, "o": 0.0}, group="t"),
     ]
     assert GroupRelative().advantages(games) == [
-        {"x": 0.5, "o": -5.0},
-        {"x": -1.0, "o": 0.0},
-        {"x": -0.5, "o": 5.0},
-        {"x": 1.0, "o": 0.0},
+        [0.5, -5.0],
+        [-1.0, 0.0],
+        [-0.5, 5.0],
+        [1.0, 0.0],
     ]
 
 
@@ -119,9 +150,9 @@ def test_kinds_of_credit_by_name():
     games = [episode({"x": r}, group="t") for r in (1.0, 0.0, 0.0)]
 
     def first(*args, **options) -> float:
-        return make_credit(*args, **options).advantages(games)[0]["x"]
+        return make_credit(*args, **options).advantages(games)[0][0]
 
-    assert first("role_baseline") == 1.0
+    assert first("role_baseline") == first("prompt_baseline") == 1.0
     assert first("group_relative") == pytest.approx(2 / 3)
     assert first("group_relative", scale=True) == pytest.approx(2 / 3 / ((1 / 3) ** 0.5 + 1e-4))
     assert first("leave_one_out") == pytest.approx(1.0)

@@ -62,7 +62,7 @@ def test_joining_leaves_the_turns_as_they_were():
     assert (second.prompt_ids, second.token_ids) == ([1, 2, 3], [4])
 
 
-def test_only_trainable_turns_of_seats_with_an_advantage_become_samples():
+def test_only_trainable_turns_become_samples():
     episode = Episode(
         "e",
         "g",
@@ -72,10 +72,9 @@ def test_only_trainable_turns_of_seats_with_an_advantage_become_samples():
             turn([1], [2]),
             turn([1], [3], seat="o"),
             turn([1], [4], trainable=False),
-            turn([1], [5], seat="spectator"),
         ],
     )
-    samples = to_samples([episode], [{"x": 1.0, "o": -1.0}])
+    samples = to_samples([episode], [[1.0, -1.0, 9.0]])
     assert [(s.ids, s.advantages[-1]) for s in samples] == [([1, 2], 1.0), ([1, 3], -1.0)]
 
 
@@ -83,5 +82,11 @@ def test_seats_never_share_a_sample():
     episode = Episode(
         "e", "g", Task("t"), 0, turns=[turn([1], [2]), turn([1, 2, 3], [4], seat="o")]
     )
-    samples = to_samples([episode], [{"x": 1.0, "o": -1.0}])
+    samples = to_samples([episode], [[1.0, -1.0]])
     assert [s.ids for s in samples] == [[1, 2], [1, 2, 3, 4]]
+
+
+def test_every_turn_keeps_its_own_advantage():
+    episode = Episode("e", "g", Task("t"), 0, turns=[turn([1], [2]), turn([1, 2, 3], [4, 5])])
+    (sample,) = to_samples([episode], [[0.25, -0.75]])
+    assert sample.advantages == [0.0, 0.25, 0.0, -0.75, -0.75]
