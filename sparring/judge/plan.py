@@ -33,6 +33,7 @@ class Check:
 
     test: ast.expr
     source: str
+    numbers: tuple[int, ...]  # of the program's values that it needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,10 @@ class _Split:
 
     def _statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Assert):
-            self.checks.append(Check(self._hoist(node.test, True), ast.unparse(node.test)))
+            before = len(self.calls)
+            test = self._hoist(node.test, True)
+            numbers = tuple(range(before, len(self.calls)))
+            self.checks.append(Check(test, ast.unparse(node.test), numbers))
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 self._import(alias.name, None, alias.asname)

@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparring.sandbox import seccomp
+from sparring.sandbox.outcome import Limits
 
 NOBODY = 65534
 INSIDE = Path(__file__).parent / "inside"
 # Not random, nor what imports it: it reseeds itself in every fork, which costs more than importing.
 PRELOAD = (
-    "math", "re", "collections", "itertools", "functools", "heapq", "string", "typing", "hashlib",
+    "math", "re", "collections", "itertools", "functools", "heapq", "string", "typing",
     "datetime", "operator", "bisect", "copy", "dataclasses", "enum", "abc", "cmath",
 )  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -203,6 +204,7 @@ def launch(
     packages: Sequence[str] = ("numpy",),
     preload: Sequence[str] = PRELOAD,
     jailed: bool = True,
+    limits: Limits | None = None,
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start a zygote and return it with the host's end of its control socket."""
     python = python or sys.executable
@@ -210,6 +212,7 @@ def launch(
         "jailed": jailed,
         "filters": [base64.b64encode(f).decode() for f in seccomp.programs()] if jailed else [],
         "preload": list(preload),
+        "limits": (limits or Limits()).inside(),
         "paths": ["/jail/site"] if jailed else [sysconfig.get_path("purelib")],
     }
     where = "/jail" if jailed else str(INSIDE.parent)

@@ -21,9 +21,8 @@ class Limits:
     files: int = 128
     output_bytes: int = 16 << 20
 
-    def inside(self, timeout_s: float) -> dict[str, int]:
+    def inside(self) -> dict[str, int]:
         return {
-            "cpu_s": int(timeout_s) + 2,
             "memory": self.memory_mb << 20,
             "processes": self.processes,
             "files": self.files,

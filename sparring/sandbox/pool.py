@@ -23,7 +23,6 @@ __all__ = ["Execution", "Limits", "Pool"]
 
 SLOW_S = 0.25  # after this long an execution no longer holds up the queue
 PATROL_S = 0.2
-STRETCH = 4.0  # a program that the machine starves gets up to this many times its limit
 GRACE_S = 10.0  # a zygote that cannot even kill within this is broken
 
 
@@ -34,6 +33,7 @@ class Job:
     zygote: Zygote
     number: int
     timeout_s: float
+    stretch: float
     done: asyncio.Future[Exit | None]
     started: float = field(default_factory=time.perf_counter)
     killed: str = ""
@@ -56,7 +56,7 @@ class Job:
         wall = time.perf_counter() - self.started
         waited = min(procfs.waited(self.pid), wall) if self.pid else 0.0
         left = self.timeout_s - (wall - waited)
-        if left > 0.01 and wall < STRETCH * self.timeout_s:
+        if left > 0.01 and wall < self.stretch * self.timeout_s:
             asyncio.get_running_loop().call_later(max(left, 0.05), self.deadline)
             return
         self.kill("starved" if left > 0.01 and not self._self_made() else f"{self.timeout_s:g}")
@@ -71,6 +71,7 @@ class Zygote:
     """One warm jail."""
 
     def __init__(self, pool: Pool, hash_seed: int) -> None:
+        self.stretch = pool.stretch
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  closed in stop()
         self.jobs: dict[int, Job] = {}
         self.next = 0
@@ -81,6 +82,7 @@ class Zygote:
             python=pool.python,
             packages=pool.packages,
             jailed=pool.jailed,
+            limits=pool.limits,
         )
         self.control.setblocking(False)
 
@@ -103,7 +105,9 @@ class Zygote:
 
     async def start(self, timeout_s: float, fds: Sequence[int]) -> Job:
         self.next = (self.next + 1) & 0xFFFFFFFF
-        job = Job(self, self.next, timeout_s, asyncio.get_running_loop().create_future())
+        job = Job(
+            self, self.next, timeout_s, self.stretch, asyncio.get_running_loop().create_future()
+        )
         self.jobs[job.number] = job
         while self.alive:
             try:
@@ -174,7 +178,11 @@ class Pool:
         if sandbox not in ("bwrap", "unsafe"):
             raise ValueError(f"sandbox is 'bwrap' or 'unsafe', not {sandbox!r}")
         cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 2
-        self.workers = workers or max(4, 2 * cores)
+        self.workers = workers or max(4, 6 * cores)
+        self.slow_places = max(2, 2 * cores)
+        # A program kept from a processor gets this many times its limit before that is a void:
+        # more than a pool full of endless loops would keep it waiting.
+        self.stretch = 4 + 2 * (self.workers + self.slow_places) / cores
         self.limits = limits or Limits()
         self.jailed = sandbox == "bwrap"
         self.python, self.packages = python, tuple(packages)
@@ -283,7 +291,7 @@ class Pool:
             zygote = await self._zygote(hash_seed)
         except OSError as error:
             return Execution("void", "jail", f"the jail could not be started: {error}")
-        request = {"files": False, **request, "limits": self.limits.inside(timeout_s)}
+        request = {"files": False, **request, "cpu_s": int(timeout_s) + 2}
         files = _files(request, whole)
         feed = _memory("stdin", stdin) if stdin else self._null
         try:
@@ -350,7 +358,7 @@ class _Place:
         self.timer = asyncio.get_running_loop().call_later(SLOW_S, self._give_way)
 
     def _give_way(self) -> None:
-        if self.pool._slow < 2 * self.pool.workers and self.held:
+        if self.pool._slow < self.pool.slow_places and self.held:
             self.pool._slow += 1
             self.slow = True
             self._release()

@@ -222,8 +222,17 @@ READERS: dict[str, Callable[[list[Any], Resolve], Any]] = {
 }
 
 
+_write = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
 def dump(data: Any) -> bytes:
-    return json.dumps(data, separators=(",", ":")).encode()
+    return _write(data).encode()
+
+
+def load_own(raw: bytes) -> Any:
+    """JSON of our own making, by the shortest way: a fork pays for every page it touches."""
+    return _scan(raw.decode(), 0)[0]
 
 
 def load(raw: bytes) -> Any:

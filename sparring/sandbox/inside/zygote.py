@@ -22,7 +22,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from . import runner
+from . import runner, wire
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NEWNS, NEWUSER, NEWPID = 0x00020000, 0x10000000, 0x20000000
@@ -39,6 +39,9 @@ START, KILL, LOOK, READY, EXIT = b"S", b"K", b"P", b"R", b"X"
 HEAD = struct.Struct("=cI")  # what, job
 TAIL = struct.Struct("=cIiiQd")  # EXIT, job, wait status, errno, peak KiB, cpu seconds
 REQUEST = SLOTS[3]
+FDS = list(SLOTS[3:])
+SETRLIMIT = resource.setrlimit
+RLIMIT_NPROC, RLIMIT_CPU = resource.RLIMIT_NPROC, resource.RLIMIT_CPU
 LOCKED = b"L"  # from here on a failure is the program's own
 
 
@@ -67,6 +70,7 @@ def main() -> None:
     os.closerange(3, HIGH)
     for slot in SLOTS:
         os.dup2(config["null"], slot)
+    limit(config["limits"])
     del sys.argv[1:]
     gc.collect()
     gc.freeze()
@@ -153,10 +157,12 @@ def _child(config: dict[str, Any]) -> None:
     try:
         os.closerange(len(SLOTS), 1024)
         os.setsid()
-        request = json.loads(os.pread(REQUEST, os.fstat(REQUEST).st_size, 1))
+        request = wire.load_own(os.pread(REQUEST, os.fstat(REQUEST).st_size, 1))
         if config["jailed"]:
             _own_world(request["files"])
-        _limit(request["limits"])
+        most = config["limits"]["processes"]
+        SETRLIMIT(RLIMIT_NPROC, (most, most))
+        SETRLIMIT(RLIMIT_CPU, (request["cpu_s"], request["cpu_s"]))
         if config["jailed"]:
             _check(CAPSET(config["late"].header, config["late"].none), "capset")
             _check(PRCTL(PR_SET_SECCOMP, 2, config["late"].array, 0, 0), "seccomp")
@@ -164,8 +170,7 @@ def _child(config: dict[str, Any]) -> None:
         os.write(2, repr(failure).encode())
         os._exit(71)
     os.pwrite(REQUEST, LOCKED, 0)
-    config.clear()
-    runner.run(request, list(SLOTS[3:]))
+    runner.run(request, FDS)
     os._exit(0)
 
 
@@ -180,26 +185,25 @@ def _own_world(files: bool) -> None:
     _check(UNSHARE(NEWUSER), "unshare user")
 
 
-def _limit(limits: dict[str, int]) -> None:
+def limit(limits: dict[str, int]) -> None:
+    """What all forks have in common, set once, before them."""
     wanted = {
-        resource.RLIMIT_CPU: limits["cpu_s"],
         resource.RLIMIT_AS: limits["memory"],
-        resource.RLIMIT_NPROC: limits["processes"],
         resource.RLIMIT_NOFILE: limits["files"],
         resource.RLIMIT_FSIZE: limits["output"],
+        resource.RLIMIT_STACK: 64 << 20,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_MSGQUEUE: 0,
         resource.RLIMIT_SIGPENDING: 256,
     }
-    stack = resource.getrlimit(resource.RLIMIT_STACK)[1]
-    deep = 64 << 20
-    if stack == resource.RLIM_INFINITY or stack > deep:
-        resource.setrlimit(resource.RLIMIT_STACK, (deep, deep))
     for what, most in wanted.items():
         hard = resource.getrlimit(what)[1]
         value = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(what, (value, value))
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    if hard != resource.RLIM_INFINITY:
+        limits["processes"] = min(limits["processes"], hard)
 
 
 class Filter:
