@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from sparring.credit.group_relative import GroupRelative
+from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
 from sparring.types import Episode
 
-Advantages = dict[str, float]  # seat -> advantage of every token that seat said
-
 
 class Credit(Protocol):
-    def advantages(self, episodes: list[Episode]) -> list[Advantages]: ...
+    def advantages(self, episodes: list[Episode]) -> list[list[float]]:
+        """For each episode, the advantage of each of its turns."""
+        ...
 
     def state(self) -> dict[str, Any]: ...
 
@@ -22,4 +23,6 @@ class Credit(Protocol):
 def make_credit(kind: str, *, decay: float = 0.95, scale: bool = False) -> Credit:
     if kind == "role_baseline":
         return RoleBaseline(decay)
+    if kind == "prompt_baseline":
+        return PromptBaseline(decay)
     return GroupRelative(leave_one_out=kind == "leave_one_out", scale=scale)

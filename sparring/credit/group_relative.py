@@ -28,18 +28,21 @@ class GroupRelative:
     def __init__(self, *, leave_one_out: bool = False, scale: bool = False) -> None:
         self.leave_one_out, self.scale = leave_one_out, scale
 
-    def advantages(self, episodes: list[Episode]) -> list[dict[str, float]]:
+    def advantages(self, episodes: list[Episode]) -> list[list[float]]:
         members: dict[tuple[str, str], list[int]] = defaultdict(list)
         for i, episode in enumerate(episodes):
             for seat in episode.rewards if episode.void is None else ():
                 members[episode.group, seat].append(i)
-        found: list[dict[str, float]] = [{} for _ in episodes]
+        by_seat: list[dict[str, float]] = [{} for _ in episodes]
         for (_, seat), indices in members.items():
             rewards = [episodes[i].rewards[seat] for i in indices]
             values = centred(rewards, leave_one_out=self.leave_one_out, scale=self.scale)
             for i, value in zip(indices, values, strict=True):
-                found[i][seat] = value
-        return found
+                by_seat[i][seat] = value
+        return [
+            [mine[turn.seat] for turn in episode.turns]
+            for episode, mine in zip(episodes, by_seat, strict=True)
+        ]
 
     def state(self) -> dict[str, Any]:
         return {}

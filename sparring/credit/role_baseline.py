@@ -17,18 +17,21 @@ class RoleBaseline:
         self.decay = decay
         self.baselines: dict[str, float] = {}
 
-    def advantages(self, episodes: list[Episode]) -> list[dict[str, float]]:
+    def advantages(self, episodes: list[Episode]) -> list[list[float]]:
         found = []
         for episode in episodes:
-            mine: dict[str, float] = {}
-            # A void game says nothing about a seat, whatever rewards it left behind.
-            for seat, reward in episode.rewards.items() if episode.void is None else ():
-                key = f"{episode.game}/{seat}"
-                baseline = self.baselines.get(key, 0.0)
-                mine[seat] = reward - baseline
-                self.baselines[key] = self.decay * baseline + (1 - self.decay) * reward
-            found.append(mine)
+            by_seat = {
+                seat: self.surprise(f"{episode.game}/{seat}", reward)
+                for seat, reward in episode.rewards.items()
+            }
+            found.append([by_seat[turn.seat] for turn in episode.turns])
         return found
+
+    def surprise(self, role: str, reward: float) -> float:
+        """The reward less the role's baseline, which then moves."""
+        baseline = self.baselines.get(role, 0.0)
+        self.baselines[role] = self.decay * baseline + (1 - self.decay) * reward
+        return reward - baseline
 
     def state(self) -> dict[str, Any]:
         return {"baselines": self.baselines}

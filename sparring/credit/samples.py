@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sparring.types import Episode, Sample, Turn
 
 
 def to_samples(
-    episodes: Sequence[Episode], advantages: Sequence[Mapping[str, float]]
+    episodes: Sequence[Episode], advantages: Sequence[Sequence[float]]
 ) -> list[Sample]:
-    """Every trainable turn of every episode that is not void, with its seat's advantage."""
+    """Every trainable turn of every episode that is not void, with its advantage."""
     found: list[Sample] = []
-    for episode, by_seat in zip(episodes, advantages, strict=True):
+    for episode, values in zip(episodes, advantages, strict=True):
         if episode.void is not None:
             continue
-        for seat in dict.fromkeys(turn.seat for turn in episode.turns):
-            turns = [t for t in episode.turns if t.seat == seat and t.trainable]
-            if turns and seat in by_seat:
-                found += join([(turn, by_seat[seat]) for turn in turns])
+        by_seat: dict[str, list[tuple[Turn, float]]] = {}
+        for turn, value in zip(episode.turns, values, strict=True):
+            if turn.trainable:
+                by_seat.setdefault(turn.seat, []).append((turn, value))
+        for turns in by_seat.values():
+            found += join(turns)
     return found
 
 

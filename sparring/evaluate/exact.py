@@ -54,7 +54,7 @@ def mean_regret(episodes: Iterable[Episode], policy: str | None = None) -> float
 def kuhn_prompts(game: kuhn.KuhnPoker) -> dict[str, tuple[str, tuple[str, str]]]:
     """Per information set the very prompt the game shows, and the two legal answers as a model
     is asked to write them: check or fold first, bet or call second."""
-    wrap = "{}" if game.style == "terse" else "\\boxed{{{}}}"
+    wrap = "\\boxed{{{}}}" if game.style == "reason" else "{}"
     found = {}
     for infoset in kuhn.INFOSETS:
         passive, active = game.actions(infoset)

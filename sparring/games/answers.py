@@ -41,11 +41,12 @@ def answer(text: str) -> str:
     return found
 
 
-def ask(style: str, what: str, form: str) -> str:
-    """The closing line of a prompt in words; small models need to see the form itself."""
+def ask(style: str, what: str, form: str = "") -> str:
+    """The closing line of a prompt in words; where the form is not plain, a small model must
+    see it."""
     if style == "reason":
         return f"Reason step by step, and put your final answer, {what}, in \\boxed{{}}."
-    return f"Answer only with {what}: {form}"
+    return f"Answer only with {what}: {form}" if form else f"Answer only with {what}."
 
 
 def limit(style: str, terse: int, short: int, chosen: int | None) -> dict[str, Any]:

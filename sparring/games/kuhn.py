@@ -78,7 +78,7 @@ class KuhnPoker(Game):
             turn = await table[seat].act(
                 self.prompt(infoset),
                 view=self.view(infoset),
-                **limit(self.style, 1, 16, self.max_tokens),
+                **limit(self.style, 1, 4, self.max_tokens),
             )
             action = parse(turn.text, history)
             if action is None:
@@ -132,5 +132,5 @@ class KuhnPoker(Game):
                 "a call the higher card takes the pot. Your score is the chips you win or lose. "
                 "An illegal action ends the hand and costs you 1.5 chips."
             )
-        closing = ask(self.style, f"{check} or {bet}", f"\\boxed{{{check}}} or \\boxed{{{bet}}}")
+        closing = ask(self.style, f"{check} or {bet}")
         return f"{rules}\nYour card: {card}. {so_far}\n{closing}"

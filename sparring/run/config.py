@@ -56,7 +56,9 @@ class OpponentsConfig(Section):
 
 
 class CreditConfig(Section):
-    kind: Literal["role_baseline", "group_relative", "leave_one_out"] = "role_baseline"
+    kind: Literal["role_baseline", "prompt_baseline", "group_relative", "leave_one_out"] = (
+        "role_baseline"
+    )
     decay: float = Field(0.95, ge=0, le=1)
     scale: bool = False  # divide by the group's standard deviation (GRPO) or not (Dr. GRPO)
 
