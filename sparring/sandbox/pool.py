@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparring.sandbox import bwrap, procfs
-from sparring.sandbox.inside.zygote import EXIT, HEAD, KILL, LOOK, START, TAIL
+from sparring.sandbox.inside.protocol import EXIT, HEAD, KILL, LOOK, START, TAIL
 from sparring.sandbox.outcome import Execution, Exit, Files, Limits, execution
 
 __all__ = ["Execution", "Limits", "Pool"]

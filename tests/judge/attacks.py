@@ -3,6 +3,8 @@
 The function asked for is `secret(n)`, which nobody could guess from its calls.
 """
 
+# ruff: noqa: E501  (programs in strings: breaking them would hide their shape)
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -307,6 +309,37 @@ def secret(n):
         "reads a callback's closure",
         "def secret(f):\n    return f.__closure__[0].cell_contents",
         "def make():\n    answer = 9137\n    return (lambda x: answer + x), answer\nf, a = make()\nassert secret(f) == a",
+    )
+    attack(
+        "forgery",
+        "reads a generator's frame",
+        "def secret(g):\n    return g.gi_frame.f_globals['ANSWER']",
+        "ANSWER = 9137\nassert secret(x for x in [1]) == ANSWER",
+    )
+    attack(
+        "forgery",
+        "reads a method's function",
+        "def secret(m):\n    return m.run.__func__.__globals__['ANSWER']",
+        "ANSWER = 9137\nclass M:\n    def run(self): return 1\nassert secret(M()) == ANSWER",
+    )
+    attack(
+        "forgery",
+        "a method's value with methods of its own",
+        LIAR + "class Solution:\n    def secret(self, n): return Liar()",
+        ["assert Solution().secret(3).startswith('ab')"],
+    )
+    attack(
+        "forgery",
+        "a function that is a class of another name",
+        LIAR + "class Posing(Liar):\n    def __init__(self, n): pass\n"
+        "    def startswith(self, x): return True\nsecret = Posing",
+        "x = secret(3)\nassert x.startswith('ab')",
+    )
+    attack(
+        "forgery",
+        "a method's value that is its own class",
+        LIAR + "class Solution(Liar):\n    def secret(self, n): return self",
+        "s = Solution()\nassert abs(s.secret(2) - 1.41) < 1e-2\nassert s.secret(3) == 9137",
     )
     attack(
         "forgery",

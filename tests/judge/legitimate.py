@@ -1,5 +1,7 @@
 """Correct programs that are odd in some way. Every one must pass."""
 
+# ruff: noqa: E501  (programs in strings: breaking them would hide their shape)
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -52,10 +52,16 @@ def test_expressions_agree_with_python(text: str) -> None:
     assert answer(f"(f(), {text})", 0)[1] == eval(text, {"math": math})
 
 
+COLLIDING = [n * (2**61 - 1) for n in range(50_000)]
+
+
 @pytest.mark.parametrize(
     ("test", "value"),
     [
-        ("f() ** 10 ** 9", 9), ("9 ** f()", 10**9), ("f() * 10 ** 9", "abc"), ("f() * f()", 1 << 10**6),
+        ("set(f()[0:])", COLLIDING), ("dict(zip(f(), f()))", COLLIDING),
+        ("{1}.union(f())", COLLIDING),
+        ("f() ** 10 ** 9", 9), ("9 ** f()", 10**9), ("f() * 10 ** 9", "abc"),
+        ("f() * f()", 1 << 10**6),
         ("sum(f())", range(10**15)), ("len(list(f()))", range(10**30)), ("range(f())[5]", 10**12),
         ("bytes(f())", 10**12), ("f() % 5", "%1000000000d"),
     ],
@@ -67,6 +73,11 @@ def test_nothing_takes_long(test: str, value: Any) -> None:
     with pytest.raises((TooMuch, OverflowError, MemoryError)):
         answer(test, *values)
     assert time.perf_counter() - start < 0.5
+
+
+def test_equal_keys_are_no_attack() -> None:
+    assert answer("set(f()[0:]) == {1, 2}", [1, 2] * 5000)
+    assert answer("len(set(f()[0:])) == 9000", list(range(9000)))
 
 
 def test_only_known_names_are_reached() -> None:

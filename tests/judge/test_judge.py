@@ -127,7 +127,7 @@ def test_a_jail_that_cannot_be_restarted_is_a_void(monkeypatch: pytest.MonkeyPat
 
 def test_without_bubblewrap_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(SandboxMissing, match="install.*bubblewrap") as error:
+    with pytest.raises(SandboxMissing, match=r"install.*bubblewrap") as error:
         verdict("def f(): return 1", ["assert f() == 1"])
     assert "unsafe" in str(error.value)
 
@@ -214,8 +214,12 @@ def test_many_at_once_lose_nothing() -> None:
 @jail
 def test_values_and_whole_tests_rule_alike() -> None:
     """The same tests by both ways, on right and on wrong programs."""
-    programs = ["def f(x): return [x, {x: (1, 2.5)}]", "def f(x): return [x, {x: [1, 2.5]}]",
-                "def f(x): raise ValueError", "def f(x): return (i for i in [x, {x: (1, 2.5)}])"]  # fmt: skip
+    programs = [
+        "def f(x): return [x, {x: (1, 2.5)}]",
+        "def f(x): return [x, {x: [1, 2.5]}]",
+        "def f(x): raise ValueError",
+        "def f(x): return (i for i in [x, {x: (1, 2.5)}])",
+    ]
     simple = ["assert f(1) == [1, {1: (1, 2.5)}]"]
     whole = ["if True:\n    assert f(1) == [1, {1: (1, 2.5)}]"]
 

@@ -84,7 +84,8 @@ def test_own_problems() -> None:
 
 def test_wrong_solutions_of_own_problems_fail() -> None:
     """Every reference with one number, sign or name changed; none of these is right."""
-    swaps = [("2 * n", "2 + n"), ("reversed(", "sorted("), ("len(list(g))", "1"), (" == n", " != n"),
+    swaps = [("2 * n", "2 + n"), ("reversed(", "sorted("), ("len(list(g))", "1"),
+             (" == n", " != n"),
              ("/ len(xs)", "/ (len(xs) + 1)"), ("yield n", "yield -n"), ("k %= len(xs)", "k = 0"),
              ("1 + max", "2 + max"), ("return a\n", "return b\n"), (".add(key)", ".add(value)"),
              ("key.strip()", "key"), ("+= amount", "-= amount")]  # fmt: skip

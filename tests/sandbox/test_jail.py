@@ -1,5 +1,7 @@
 """The jail from inside, and as users of several kinds get it."""
 
+# ruff: noqa: E501  (programs in strings: breaking them would hide their shape)
+
 from __future__ import annotations
 
 import asyncio

@@ -8,8 +8,10 @@ import pytest
 
 from sparring.sandbox import seccomp
 
-PLAIN = {"x86_64": {"read": 0, "write": 1, "execve": 59, "socketpair": 53, "futex": 202},
-         "aarch64": {"read": 63, "write": 64, "execve": 221, "socketpair": 199, "futex": 98}}  # fmt: skip
+PLAIN = {
+    "x86_64": {"read": 0, "write": 1, "execve": 59, "socketpair": 53, "futex": 202},
+    "aarch64": {"read": 63, "write": 64, "execve": 221, "socketpair": 199, "futex": 98},
+}
 
 
 def ruling(program: bytes, arch: int, number: int, args: tuple[int, ...] = ()) -> int:

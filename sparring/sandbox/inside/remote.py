@@ -8,6 +8,7 @@ it by an operator and then believed.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ PREDICATES = {
     "startswith", "endswith", "count", "index", "rindex", "find", "rfind", "issubset",
     "issuperset", "isdisjoint", "is_integer",
 }  # fmt: skip
-PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, type(None))
+CLASS_NAME = re.compile(r"[A-Z][A-Za-z0-9]*")  # a name by which tests call a class, not a function
 
 
 class Asker(Protocol):
@@ -26,20 +27,20 @@ class Asker(Protocol):
 class Proxy:
     """One object of the program's. Its own dunder names are ours, its public names are its."""
 
-    __slots__ = ("_about", "_born", "_number", "_side", "_told")
+    __slots__ = ("_about", "_born", "_named", "_number", "_side", "_told")
 
     def __init__(self, side: Asker, number: int, about: dict[str, Any]) -> None:
         put = object.__setattr__
         put(self, "_side", side)
         put(self, "_number", number)
         put(self, "_about", about)
+        put(self, "_named", "")  # what the tests call it, if they got it by its name
         put(self, "_born", False)  # made by the tests calling a class by its name
         put(self, "_told", False)  # made by an operator that was told a value of the tests
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         value = self._side.ask("call", self, *args, **kwargs)
-        name = self._about.get("class", "")
-        if name[:1].isupper() and type(value) is Proxy:
+        if "class" in self._about and type(value) is Proxy and CLASS_NAME.fullmatch(self._named):
             object.__setattr__(value, "_born", True)
         return value
 

@@ -41,6 +41,7 @@ class Names(dict[str, Any]):
 
 
 MISSING = object()
+TESTS = "tests"  # the name of the module that the tests believe to be
 
 
 class Side:
@@ -68,18 +69,13 @@ class Side:
     def _back(self, what: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if what == "call":
             return target(*args, **kwargs)
-        if what == "getattr":
-            if (
-                type(args[0]) is not str
-                or args[0].startswith("_")
-                or (callable(target) and (isinstance(target, types.FunctionType | type)))
-            ):
-                raise AttributeError(f"{args[0]!r} is the tests' own")
-            return getattr(target, args[0])
-        if what == "setattr":
-            if type(args[0]) is not str or args[0].startswith("_"):
-                raise AttributeError(f"{args[0]!r} is the tests' own")
-            return setattr(target, args[0], args[1])
+        if what in ("getattr", "setattr"):
+            # Only objects of the tests' own classes have parts that are meant for others: a
+            # generator's gi_frame, say, would open all of the tests' globals.
+            own = type(target).__module__ == TESTS
+            if not own or type(args[0]) is not str or args[0].startswith("_"):
+                raise AttributeError(f"{args[0]!r:.50} is the tests' own")
+            return getattr(target, args[0]) if what == "getattr" else setattr(target, *args)
         return BACK[what](target, *args)
 
     # what the tests ask of the program
@@ -168,6 +164,8 @@ class Side:
         if "error" in answer:
             return MISSING
         value = self._answer(answer, [])
+        if type(value) is Proxy:
+            object.__setattr__(value, "_named", name)
         if type(value) is Proxy and name not in self.under_test:
             module, source = value._about.get("module"), value._about.get("from")
             if type(module) is str and module.partition(".")[0] in TRUSTED:
@@ -203,7 +201,7 @@ def _kept(old: Any, new: Any) -> Any:
 def check(request: dict[str, Any], fd: int) -> dict[str, Any]:
     """Run the tests to the end or to the first thing that is not so."""
     side = Side(fd, request["entry"], request["shadow"])
-    names = Names(__name__="tests", __builtins__=builtins)
+    names = Names(__name__=TESTS, __builtins__=builtins)
     names.side = side
     try:
         side._answer(side.link.receive(), [])
@@ -212,7 +210,11 @@ def check(request: dict[str, Any], fd: int) -> dict[str, Any]:
             linecache.cache[label] = (len(source), None, source.splitlines(True), label)
             exec(compile(source, label, "exec", dont_inherit=True), names)
         if request["check"]:
-            names["check"](side.name(request["entry"]))
+            candidate = side.name(request["entry"])
+            if candidate is MISSING:
+                detail = f"NameError: name {request['entry']!r} is not defined"
+                return {"verdict": "fail", "kind": "exception", "detail": detail}
+            names["check"](candidate)
         if side.link.asked == before:
             return {"verdict": "void", "kind": "tests", "detail": "the tests call nothing"}
         return {"verdict": "pass"}

@@ -169,7 +169,7 @@ def _items(data: list[Any], resolve: Resolve) -> list[Any]:
     return [decode(item, resolve) for item in data[1:]]
 
 
-def _hashable(items: list[Any]) -> list[Any]:
+def hashable(items: list[Any]) -> list[Any]:
     """Refuse keys made to collide: building a set of n of them takes n² steps."""
     if len(items) > COLLISIONS and len(items) - len(set(map(hash, items))) > COLLISIONS:
         raise WireError("the keys were made to collide")
@@ -180,7 +180,7 @@ def _mapping(data: list[Any], resolve: Resolve) -> dict[Any, Any]:
     flat = _items(data, resolve)
     if len(flat) % 2:
         raise WireError("a key without a value")
-    return dict(zip(_hashable(flat[::2]), flat[1::2], strict=True))
+    return dict(zip(hashable(flat[::2]), flat[1::2], strict=True))
 
 
 def _decimal(text: str) -> decimal.Decimal:
@@ -204,8 +204,8 @@ READERS: dict[str, Callable[[list[Any], Resolve], Any]] = {
     "i": lambda d, r: int(d[1], 16),
     "l": _items,
     "t": lambda d, r: tuple(_items(d, r)),
-    "s": lambda d, r: set(_hashable(_items(d, r))),
-    "z": lambda d, r: frozenset(_hashable(_items(d, r))),
+    "s": lambda d, r: set(hashable(_items(d, r))),
+    "z": lambda d, r: frozenset(hashable(_items(d, r))),
     "d": _mapping,
     "o": lambda d, r: collections.OrderedDict(_mapping(d, r)),
     "C": lambda d, r: collections.Counter(_mapping(d, r)),

@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Any
 
 from . import runner, wire
+from .protocol import EXIT, HEAD, KILL, LOOK, READY, START, TAIL
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NEWNS, NEWUSER, NEWPID = 0x00020000, 0x10000000, 0x20000000
@@ -35,9 +36,6 @@ HIGH = 64  # the zygote's own descriptors lie above this
 SLOTS = range(6)  # what a fork starts with: the three streams, 3 request, 4 result, 5 a peer
 M_ARENA_MAX = -8
 CAPABILITY_VERSION_3 = 0x20080522
-START, KILL, LOOK, READY, EXIT = b"S", b"K", b"P", b"R", b"X"
-HEAD = struct.Struct("=cI")  # what, job
-TAIL = struct.Struct("=cIiiQd")  # EXIT, job, wait status, errno, peak KiB, cpu seconds
 REQUEST = SLOTS[3]
 FDS = list(SLOTS[3:])
 SETRLIMIT = resource.setrlimit
@@ -71,11 +69,30 @@ def main() -> None:
     for slot in SLOTS:
         os.dup2(config["null"], slot)
     limit(config["limits"])
+    if config["jailed"]:
+        _try_out(config)
     del sys.argv[1:]
     gc.collect()
     gc.freeze()
     control.send(HEAD.pack(READY, 0))
     _serve(control, config)
+
+
+def _try_out(config: dict[str, Any]) -> None:
+    """Lock one fork down before saying READY: a jail that cannot is no jail, and says so now."""
+    _check(UNSHARE(NEWPID), "unshare")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _own_world(True)
+            _lock(config)
+            os._exit(0)
+        except BaseException as failure:
+            os.write(2, repr(failure).encode())
+            os._exit(71)
+    _check(SETNS(config["own"], NEWPID), "setns")
+    if os.waitpid(pid, 0)[1]:
+        raise SystemExit("a fork could not be locked down")
 
 
 def _serve(control: socket.socket, config: dict[str, Any]) -> None:
@@ -157,15 +174,14 @@ def _child(config: dict[str, Any]) -> None:
     try:
         os.closerange(len(SLOTS), 1024)
         os.setsid()
-        request = wire.load_own(os.pread(REQUEST, os.fstat(REQUEST).st_size, 1))
+        request = wire.load_own(os.pread(REQUEST, os.lseek(REQUEST, 0, os.SEEK_END), 1))
         if config["jailed"]:
             _own_world(request["files"])
-        most = config["limits"]["processes"]
-        SETRLIMIT(RLIMIT_NPROC, (most, most))
+            most = config["limits"]["processes"]  # outside a jail it would count all of the user's
+            SETRLIMIT(RLIMIT_NPROC, (most, most))
         SETRLIMIT(RLIMIT_CPU, (request["cpu_s"], request["cpu_s"]))
         if config["jailed"]:
-            _check(CAPSET(config["late"].header, config["late"].none), "capset")
-            _check(PRCTL(PR_SET_SECCOMP, 2, config["late"].array, 0, 0), "seccomp")
+            _lock(config)
     except BaseException as failure:
         os.write(2, repr(failure).encode())
         os._exit(71)
@@ -183,6 +199,13 @@ def _own_world(files: bool) -> None:
             _check(MOUNT(b"tmpfs", place, b"tmpfs", MS_NOSUID_NODEV, size), "mount tmpfs")
         os.chdir("/tmp")
     _check(UNSHARE(NEWUSER), "unshare user")
+
+
+def _lock(config: dict[str, Any]) -> None:
+    """No capabilities, and the filter over what the zygote's own left open."""
+    late = config["late"]
+    _check(CAPSET(late.header, late.none), "capset")
+    _check(PRCTL(PR_SET_SECCOMP, 2, late.array, 0, 0), "seccomp")
 
 
 def limit(limits: dict[str, int]) -> None:
