@@ -49,6 +49,7 @@ class TransformersEngine:
         self.chat = Chat(policies.tokenizer)
         self.max_batch = max_batch
         self.lockstep = lockstep
+        self.base = ""  # which base model this is, for whoever would add a policy to it
         self._queue: list[_Waiting] = []
         self._busy_outside = 0
         self._server: asyncio.Task[None] | None = None

@@ -204,6 +204,11 @@ def load_policies(
 ) -> Policies:
     """The policies of a base model, kept whole or as adapters, as the config says."""
     model, tokenizer = load_model(name, device=device, dtype=dtype, seed=seed)
+    return wrap_model(model, tokenizer, config, seed=seed)
+
+
+def wrap_model(model: Any, tokenizer: Any, config: LearnConfig, *, seed: int = 0) -> Policies:
+    """Policies on a base model that is loaded already."""
     if config.weights == "full":
         return FullPolicies(model, tokenizer)
     return LoraPolicies(

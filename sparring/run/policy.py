@@ -1,0 +1,149 @@
+"""Finds a policy by what a person calls it: a base model, or a run and one of its checkpoints."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparring.run import checkpoint
+from sparring.run.config import Config, ConfigError, LearnConfig
+from sparring.run.rundir import RunDir
+from sparring.types import BASE, MAIN
+
+if TYPE_CHECKING:
+    from sparring.engines.transformers import TransformersEngine
+    from sparring.learn.policies import Policies
+
+VALID = (
+    "a policy is `nano`, `smollm2`, a folder with a transformers model, a hub name, or a run: "
+    "RUN (its best checkpoint, or its last), RUN@STEP, and RUN@STEP:NAME where it has several"
+)
+_RUN = re.compile(r"(?P<run>.+?)(?:@(?P<step>\d+|best|last))?(?::(?P<who>[\w.@-]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """The weights of one policy in one checkpoint of a run."""
+
+    config: Config
+    file: Path
+    name: str
+
+
+def load_engine(
+    policy: str, *, device: str = "auto", dtype: str = "auto"
+) -> tuple[TransformersEngine, str]:
+    """An engine that speaks as this policy, and the name to ask it by."""
+    from sparring.engines.transformers import TransformersEngine
+    from sparring.learn.device import choose_device, fast_allocations
+
+    found = find_trained(policy)
+    fast_allocations()
+    device, dtype = choose_device(device, dtype)
+    base, seed = (found.config.policy, found.config.seed) if found else (policy, 0)
+    learn = found.config.learn if found else LearnConfig()
+    policies = _policies(base, learn, device=device, dtype=dtype, seed=seed)
+    if found:
+        policies.add(found.name)
+        policies.load(found.name, _weights(found.file))
+    engine = TransformersEngine(policies)
+    engine.base = _base(base, seed)
+    return engine, found.name if found else BASE
+
+
+def add_policy(engine: TransformersEngine, policy: str, name: str) -> None:
+    """Load another policy of the same base model beside those an engine has."""
+    found = find_trained(policy)
+    learn = found.config.learn if found else None
+    base = _base(found.config.policy, found.config.seed) if found else _base(policy, 0)
+    _take_kind(engine, learn)
+    whole = learn.weights == "full" if learn else not hasattr(engine.policies, "adapter")
+    if base != engine.base and not whole:
+        raise ConfigError(
+            f"{policy} stands on the base model {base}, and the engine has {engine.base}; "
+            "policies that play each other share one base model"
+        )
+    state = _weights(found.file) if found else _base_weights(engine, policy, base)
+    engine.policies.add(name)
+    try:
+        if state is not None:
+            engine.policies.load(name, state)
+    except ValueError as error:
+        engine.policies.remove(name)
+        raise ConfigError(f"{policy} cannot be added to {engine.base}: {error}") from error
+
+
+def find_trained(policy: str) -> Trained | None:
+    """The checkpoint a policy's name means, or None when it names no run."""
+    match = _RUN.fullmatch(policy)
+    if match is None or not (Path(match["run"]) / "config.yaml").is_file():
+        if match is not None and match["step"]:
+            raise ConfigError(f"there is no run {match['run']!r}; {VALID}")
+        return None
+    run = RunDir.existing(Path(match["run"]))
+    folder = _checkpoint(run, match["step"])
+    reason = checkpoint.damage(folder)
+    if reason:
+        raise ConfigError(f"{folder.name} of {run.path} is damaged: {reason}")
+    files = {p.name.split(".policy.")[0]: p for p in folder.glob("*.policy.safetensors")}
+    who = match["who"] or (MAIN if MAIN in files else next(iter(files)) if len(files) == 1 else "")
+    if who not in files:
+        raise ConfigError(
+            f"{run.path} has the policies {', '.join(sorted(files))}; say which, as in "
+            f"{run.path}@{int(folder.name[5:])}:{min(files)}"
+        )
+    return Trained(run.config(), files[who], who)
+
+
+def _checkpoint(run: RunDir, step: str | None) -> Path:
+    best = run.checkpoints / "best"
+    if step in (None, "best") and (best / checkpoint.MANIFEST).exists():
+        return best.resolve()
+    steps = checkpoint.steps(run.checkpoints)
+    if not steps or (step == "best" and not best.exists()):
+        raise ConfigError(f"{run.path} has no {'best ' if step else ''}checkpoint yet")
+    if step is None or step == "last":
+        return run.checkpoints / checkpoint.step_name(steps[-1])
+    if int(step) not in steps:
+        kept = ", ".join(map(str, steps))
+        raise ConfigError(f"{run.path} has no checkpoint {step}; it has: {kept}")
+    return run.checkpoints / checkpoint.step_name(int(step))
+
+
+def _base(policy: str, seed: int) -> str:
+    """What tells base models apart; only nano is another one for another seed."""
+    return f"{policy} (seed {seed})" if policy == "nano" else policy
+
+
+def _weights(file: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    return load_file(file)
+
+
+def _base_weights(engine: TransformersEngine, policy: str, base: str) -> dict[str, Any] | None:
+    """The weights of a base model other than the engine's; its own need not be loaded again."""
+    if base == engine.base:
+        return None
+    return _policies(policy, LearnConfig(weights="full")).state(BASE)
+
+
+def _take_kind(engine: TransformersEngine, learn: LearnConfig | None) -> None:
+    """An engine that has only its base yet takes policies of whichever kind comes first."""
+    from sparring.learn.policies import wrap_model
+
+    if learn is not None and engine.policies.names() == [BASE]:
+        with engine.policies.using(BASE) as model:
+            engine.policies = wrap_model(model, engine.policies.tokenizer, learn)
+
+
+def _policies(policy: str, learn: LearnConfig, **options: Any) -> Policies:
+    from sparring.learn.models import ModelMissing
+    from sparring.learn.policies import load_policies
+
+    try:
+        return load_policies(policy, learn, **options)
+    except ModelMissing as error:
+        raise ConfigError(f"{error}\n{VALID}") from error
