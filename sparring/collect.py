@@ -24,6 +24,7 @@ class Job:
     seating: dict[str, str]
     group: str = ""
     learned: frozenset[str] = field(default_factory=frozenset)  # policies whose turns train
+    learning: frozenset[str] | None = None  # seats whose turns train; None: all
 
 
 async def collect(
@@ -74,7 +75,9 @@ async def play(
         answer,
         seed=job.seed,
         order=order,
-        trainable=lambda seat, policy: policy in job.learned,
+        trainable=lambda seat, policy: (
+            policy in job.learned and (job.learning is None or seat in job.learning)
+        ),
         sampling=sampling,
         outside=outside,
     )

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -145,6 +153,8 @@ class Game:
 
     seats: ClassVar[tuple[str, ...]] = ()
     zero_sum: ClassVar[bool] = False
+    problems: ClassVar[str] = ""  # the shipped set of a game that does not make its own tasks
+    runs_code: ClassVar[bool] = False  # whether it needs the jail
 
     async def play(self, task: Task, table: Table) -> Outcome:
         raise TypeError(f"{type(self).__name__} is a game without a play method")
@@ -152,6 +162,15 @@ class Game:
     def task(self, seed: int) -> Task:
         """The task of a seed, for games that make their own; others are given theirs."""
         return Task(id=str(seed), game=type(self).__name__, data={"seed": seed})
+
+    def check(self, task: Task) -> None:
+        """Refuse a task that this game cannot be played on, before anything is played."""
+
+    async def open(self, sandbox: str) -> None:
+        """Start what rules on this game; `sandbox` is the config's word for the jail."""
+
+    async def close(self) -> None:
+        """Stop what `open` started."""
 
     def perfect(self, view: View, seed: int) -> str:
         """The action of a perfect player, for games that are solved."""
@@ -174,6 +193,16 @@ class Forfeit:
         return Outcome(
             rewards, facts={"end": "invalid", "invalid": offender, "reason": reason, **facts}
         )
+
+
+@asynccontextmanager
+async def opened(games: Iterable[Game], sandbox: str = "bubblewrap") -> AsyncIterator[None]:
+    """The time in which games can be played: their judges run, and are stopped whatever happens."""
+    async with AsyncExitStack() as stack:
+        for game in games:
+            stack.push_async_callback(game.close)
+            await game.open(sandbox)
+        yield
 
 
 def _messages(prompt: str | Sequence[Message]) -> list[Message]:

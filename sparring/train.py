@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,16 +13,25 @@ from typing import TYPE_CHECKING, Any
 from sparring.collect import Job, collect
 from sparring.credit import Credit, make_credit
 from sparring.credit.samples import to_samples
-from sparring.curriculum.opponents import Opponents
-from sparring.game import Game
+from sparring.curriculum.opponents import Opponents, against_league
+from sparring.game import Game, opened
 from sparring.games import load_game
 from sparring.run import checkpoint
 from sparring.run.config import Config, ConfigError
 from sparring.run.guard import Guard
-from sparring.run.metrics import summarize
-from sparring.run.rundir import RunDir, RunError
+from sparring.run.metrics import summarize, timings
+from sparring.run.needs import (
+    learned_policies,
+    learning_seats,
+    need_jail,
+    seat_players,
+    tasks_of,
+)
+from sparring.run.policy import base_name
+from sparring.run.rundir import RunDir, RunError, append, read_lines
 from sparring.run.tracking import Tracking
-from sparring.types import MAIN, Episode, Sample, Sampling, derive
+from sparring.tasks import draw
+from sparring.types import MAIN, Episode, Sample, Sampling, Task, derive
 
 if TYPE_CHECKING:
     from sparring.engines.transformers import TransformersEngine
@@ -42,6 +51,7 @@ class Parts:
     credit: Credit
     opponents: Opponents
     guard: Guard
+    tasks: dict[str, list[Task]]  # of the games that do not make their own
 
     def save(self, run: RunDir, iteration: int) -> None:
         learner, league = self.learner, self.opponents.league
@@ -82,10 +92,22 @@ def train(
     first = resume_from(run, parts)
     tracking = Tracking(config, run.path, first)
     try:
-        asyncio.run(_loop(run, parts, tracking, first, progress or (lambda metrics: None)))
+        asyncio.run(_play(run, parts, tracking, first, progress or (lambda metrics: None)))
     finally:
         tracking.close()
     return run
+
+
+async def _play(
+    run: RunDir, parts: Parts, tracking: Tracking, first: int, progress: Progress
+) -> None:
+    async with opened(parts.games.values(), parts.config.sandbox):
+        if not any(read_lines(run.metrics)):
+            before = await _benchmark(run, parts, 0)
+            if before:
+                append(run.metrics, {"iteration": 0, **before})
+                tracking.log({"iteration": 0, **before})
+        await _loop(run, parts, tracking, first, progress)
 
 
 async def _loop(
@@ -94,7 +116,7 @@ async def _loop(
     config = parts.config
     for iteration in range(first + 1, config.iterations + 1):
         started = time.perf_counter()
-        jobs = make_jobs(config, parts.games, parts.opponents, iteration)
+        jobs = make_jobs(config, parts.games, parts.opponents, iteration, parts.tasks)
         episodes = await collect(
             jobs,
             parts.engine.act,
@@ -114,6 +136,7 @@ async def _loop(
         }
         if iteration % config.evaluate.every == 0 or iteration == config.iterations:
             metrics |= await _evaluate(parts)
+        metrics |= await _benchmark(run, parts, iteration)
         metrics |= timings(metrics, started, collected, learned, time.perf_counter())
         reason = parts.guard.watch(metrics)
         if reason:
@@ -131,6 +154,16 @@ async def _loop(
         progress(metrics)
 
 
+async def _benchmark(run: RunDir, parts: Parts, iteration: int) -> dict[str, float]:
+    """MBPP, where the config asks for it: before, every so often, after."""
+    from sparring.evaluate.mbpp import evaluate_run
+
+    mbpp, last = parts.config.evaluate.mbpp, parts.config.iterations
+    if not mbpp.enabled or (iteration % mbpp.every and iteration != last):
+        return {}
+    return await evaluate_run(parts.config, parts.engine, run.path, iteration)
+
+
 def teach(credit: Credit, episodes: list[Episode]) -> list[Sample]:
     """Episodes to samples. A void episode moves no baseline and trains nobody."""
     fair = [e for e in episodes if e.void is None]
@@ -138,43 +171,39 @@ def teach(credit: Credit, episodes: list[Episode]) -> list[Sample]:
 
 
 def make_jobs(
-    config: Config, games: dict[str, Game], opponents: Opponents, iteration: int
+    config: Config,
+    games: dict[str, Game],
+    opponents: Opponents,
+    iteration: int,
+    tasks: Mapping[str, Sequence[Task]] | None = None,
 ) -> list[Job]:
-    """One iteration's games. Their seeds come from the run's, so that any iteration can be
-    played again without those before it."""
+    """One iteration's games. Their seeds and tasks come from the run's seed, so that any
+    iteration can be played again without those before it."""
     names = list(games)
     weights = [float(config.games[name].get("weight", 1.0)) for name in names]
-    learned = frozenset({*config.players.values(), MAIN})
+    learned = frozenset(learned_policies(config, games.values()))
+    learning = learning_seats(config, games.values())
+    tables = -(-config.collect.episodes // config.collect.group)
     jobs = []
     for i in range(config.collect.episodes):
         table, seed = i // config.collect.group, derive(config.seed, iteration, i)
         of_group = derive(config.seed, iteration, "group", table)
         name = random.Random(of_group).choices(names, weights)[0]
+        given, place = (tasks or {}).get(name), (iteration - 1) * tables + table
         jobs.append(
             Job(
                 id=f"{iteration}-{i}",
                 name=name,
                 game=games[name],
-                task=games[name].task(of_group),
+                task=draw(given, config.seed, place) if given else games[name].task(of_group),
                 seed=seed,
                 seating=opponents.seating(games[name].seats, i, seed),
                 group=f"{iteration}-{table}",
                 learned=learned,
+                learning=learning,
             )
         )
     return jobs
-
-
-def against_league(episodes: list[Episode]) -> list[tuple[str, float]]:
-    """Our points in each game against a historical self: 1, a half or 0."""
-    found = []
-    for episode in episodes:
-        mine = [s for s, policy in episode.seating.items() if policy == MAIN]
-        others = [s for s, policy in episode.seating.items() if policy.startswith(f"{MAIN}@")]
-        if mine and others and episode.void is None:
-            gap = episode.rewards[mine[0]] - episode.rewards[others[0]]
-            found.append((episode.seating[others[0]], 0.5 + 0.5 * ((gap > 0) - (gap < 0))))
-    return found
 
 
 def roll_back(run: RunDir, parts: Parts, iteration: int, reason: str) -> None:
@@ -209,19 +238,6 @@ async def _evaluate(parts: Parts) -> dict[str, float]:
     return as_metrics(found)
 
 
-def timings(
-    metrics: dict[str, Any], started: float, collected: float, learned: float, ended: float
-) -> dict[str, float]:
-    return {
-        "time/collect_s": collected - started,
-        "time/learn_s": learned - collected,
-        "time/evaluate_s": ended - learned,
-        "time/total_s": ended - started,
-        "turns_per_s": metrics["turns"] / (learned - started),
-        "tokens_per_s": metrics["tokens"] / (collected - started),
-    }
-
-
 def resume_from(run: RunDir, parts: Parts) -> int:
     """The iteration to go on after. A run that has no checkpoint yet begins by making one."""
     found = checkpoint.load_latest(run.checkpoints)
@@ -250,6 +266,8 @@ def build(config: Config) -> Parts:
         name: load_game(name, **{k: v for k, v in (options or {}).items() if k != "weight"})
         for name, options in config.games.items()
     }
+    tasks = tasks_of(config, games)
+    need_jail(config, games.values())
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype)
     policies = load_policies(
@@ -257,7 +275,7 @@ def build(config: Config) -> Parts:
     )
     learner = Learner(
         policies,
-        sorted({*config.players.values()} or {MAIN}),
+        learned_policies(config, games.values()),
         config.learn,
         seed=config.seed,
         canary=config.canary,
@@ -266,6 +284,8 @@ def build(config: Config) -> Parts:
     engine = TransformersEngine(
         policies, max_batch=config.engine.max_batch, lockstep=config.engine.lockstep
     )
+    engine.base = base_name(config.policy, config.seed)
+    seat_players(config, engine)
     credit = make_credit(config.credit.kind, decay=config.credit.decay, scale=config.credit.scale)
     opponents = Opponents(config.opponents, config.players)
-    return Parts(config, games, learner, engine, credit, opponents, Guard(config.guard))
+    return Parts(config, games, learner, engine, credit, opponents, Guard(config.guard), tasks)

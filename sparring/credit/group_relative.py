@@ -29,12 +29,15 @@ class GroupRelative:
         self.leave_one_out, self.scale = leave_one_out, scale
 
     def advantages(self, episodes: list[Episode]) -> list[list[float]]:
-        members: dict[tuple[str, str], list[int]] = defaultdict(list)
+        members: dict[tuple[str, str, str], list[int]] = defaultdict(list)
         for i, episode in enumerate(episodes):
-            for seat in episode.rewards if episode.void is None else ():
-                members[episode.group, seat].append(i)
+            if episode.void is None:
+                # Only who spoke, and only with themselves: a seat that was never asked, or that
+                # another policy held, says nothing of how well this one spoke.
+                for seat, policy in {turn.seat: turn.policy for turn in episode.turns}.items():
+                    members[episode.group, seat, policy].append(i)
         by_seat: list[dict[str, float]] = [{} for _ in episodes]
-        for (_, seat), indices in members.items():
+        for (_, seat, _), indices in members.items():
             rewards = [episodes[i].rewards[seat] for i in indices]
             values = centred(rewards, leave_one_out=self.leave_one_out, scale=self.scale)
             for i, value in zip(indices, values, strict=True):

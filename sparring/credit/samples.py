@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from sparring.types import Episode, Sample, Turn
 
 
-def to_samples(
-    episodes: Sequence[Episode], advantages: Sequence[Sequence[float]]
-) -> list[Sample]:
+def to_samples(episodes: Sequence[Episode], advantages: Sequence[Sequence[float]]) -> list[Sample]:
     """Every trainable turn of every episode that is not void, with its advantage."""
     found: list[Sample] = []
     for episode, values in zip(episodes, advantages, strict=True):

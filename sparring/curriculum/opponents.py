@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparring.run.config import OpponentsConfig
-from sparring.types import BASE, MAIN
+from sparring.types import BASE, MAIN, Episode
 
 if TYPE_CHECKING:
     from sparring.learn.policies import Policies
@@ -79,3 +79,15 @@ class Opponents:
         self.league, self.scores = list(state["league"]), dict(state["scores"])
         for name in self.league:
             policies.add(name, MAIN)
+
+
+def against_league(episodes: list[Episode]) -> list[tuple[str, float]]:
+    """Our points in each game against a historical self: 1, a half or 0."""
+    found = []
+    for episode in episodes:
+        mine = [s for s, policy in episode.seating.items() if policy == MAIN]
+        others = [s for s, policy in episode.seating.items() if policy.startswith(f"{MAIN}@")]
+        if mine and others and episode.void is None:
+            gap = episode.rewards[mine[0]] - episode.rewards[others[0]]
+            found.append((episode.seating[others[0]], 0.5 + 0.5 * ((gap > 0) - (gap < 0))))
+    return found

@@ -7,6 +7,7 @@ from typing import Any
 
 from sparring.types import Message, Request
 
+RAW = "raw"  # the role of a text that is to be gone on with as it stands, outside any chat
 _SAID = "⁂said⁂"  # stands for a reply while we look at what the template puts after it
 
 
@@ -16,18 +17,35 @@ class Chat:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self._encode = lru_cache(maxsize=8192)(self._encode_text)
+        # Games show the same prompts again and again, and a template is slow to fill in.
+        self._rendered = lru_cache(maxsize=8192)(self._render)
+        self._marks = [str(mark) for mark in tokenizer.all_special_tokens]
 
     def prompt_ids(self, request: Request) -> list[int]:
         if request.previous is None:
+            if request.messages[0]["role"] == RAW:
+                return list(self.tokenizer.encode(request.messages[0]["content"]))
             return list(self._encode(self.render(request.messages)))
         previous = request.previous
         heard = self.after_reply(request.messages, said_end=self._end(previous.token_ids))
         return [*previous.prompt_ids, *previous.token_ids, *self._encode(heard)]
 
     def render(self, messages: list[Message]) -> str:
+        return self._rendered(tuple((m["role"], m["content"]) for m in messages))
+
+    def _render(self, messages: tuple[tuple[str, str], ...]) -> str:
+        plain = [{"role": role, "content": self._defused(text)} for role, text in messages]
         return str(
-            self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            self.tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=True)
         )
+
+    def _defused(self, text: str) -> str:
+        """Text that spells a special token must not become one: a player who is quoted to
+        another could otherwise end the message and speak in the other's name."""
+        for mark in self._marks:
+            if mark in text:
+                text = text.replace(mark, f"{mark[0]}\u200b{mark[1:]}")
+        return text
 
     def after_reply(self, messages: list[Message], *, said_end: str) -> str:
         """What stands between a reply's last token and the next reply's first one."""

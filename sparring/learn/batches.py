@@ -84,7 +84,13 @@ def by_budget(samples: Sequence[Sample], tokens: int) -> list[list[Sample]]:
 
 
 def split(samples: Sequence[Sample], parts: int, generator: torch.Generator) -> list[list[Sample]]:
-    """A random partition into near-equal optimizer batches; empty ones are left out."""
-    order = torch.randperm(len(samples), generator=generator).tolist()
-    dealt = [[samples[i] for i in order[k::parts]] for k in range(parts)]
+    """A random partition into optimizer batches of about equal size; empty ones are left out.
+    Samples that are read alike stay together, so that each is read once."""
+    alike: dict[Key, list[Sample]] = {}
+    for sample in samples:
+        alike.setdefault(seen(sample), []).append(sample)
+    groups = list(alike.values())
+    dealt: list[list[Sample]] = [[] for _ in range(parts)]
+    for i in torch.randperm(len(groups), generator=generator).tolist():
+        min(dealt, key=len).extend(groups[i])
     return [part for part in dealt if part]

@@ -4,6 +4,7 @@ refused with the nearest known one named."""
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -64,6 +65,7 @@ class CreditConfig(Section):
 
 
 class LearnConfig(Section):
+    seats: list[str] | None = None  # whose turns train; None: every seat that is not frozen
     weights: Literal["full", "lora"] = "lora"
     lora_r: int = Field(16, ge=1)
     lora_alpha: int = Field(32, ge=1)
@@ -97,12 +99,27 @@ class EngineConfig(Section):
     lockstep: bool = True  # batches that do not depend on timing: the same run, the same numbers
 
 
+class MbppConfig(Section):
+    """MBPP before training, every so often, and after; logged as `mbpp_eval/…`."""
+
+    enabled: bool = False
+    data: str = "shipped"  # as tasks.source; MBPP_DATASET_PATH overrides it
+    problems: int | None = Field(None, ge=1)  # the first so many; MBPP_EVAL_NUM_QUESTIONS overrides
+    every: int = Field(20, ge=1)  # iterations
+    chat: bool = False  # zero-shot in the chat's form; otherwise three shots, as published
+    temperature: float = Field(0.2, ge=0)
+    max_tokens: int = Field(512, ge=1)
+    timeout_s: float = Field(10.0, gt=0)
+    k: list[int] = Field([1], min_length=1)  # pass@k; as many samples as the largest
+
+
 class EvaluateConfig(Section):
     every: int = Field(10, ge=1)
     games: int = Field(100, ge=0)
     temperature: float = Field(0.0, ge=0)
     final: int = Field(0, ge=0)  # games of the closing evaluation, before and after; 0: none
     ladder: int = Field(0, ge=0)  # games between each pair of checkpoints, at the end
+    mbpp: MbppConfig = Field(default_factory=MbppConfig)
 
 
 class CheckpointConfig(Section):
@@ -178,6 +195,7 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
     if smoke:
         for key, value in {**SMOKE, **smoke_keys}.items():
             _set(data, key, value)
+    _from_environment(data)
     for override in overrides:
         key, separator, value = override.partition("=")
         if not separator:
@@ -185,6 +203,17 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
         _set(data, key, yaml.safe_load(value))
     return make_config(data)
 
+
+def _from_environment(data: dict[str, Any]) -> None:
+    """The variables that override what a recipe says of MBPP, written into the run's own config."""
+    mbpp = (data.get("evaluate") or {}).get("mbpp")
+    if mbpp:
+        for variable, key in MBPP_VARIABLES.items():
+            if os.environ.get(variable):
+                mbpp[key] = yaml.safe_load(os.environ[variable])
+
+
+MBPP_VARIABLES = {"MBPP_EVAL_NUM_QUESTIONS": "problems", "MBPP_DATASET_PATH": "data"}
 
 # What `--smoke` sets in every recipe; a recipe's own `smoke:` section adds to it.
 SMOKE: dict[str, Any] = {
@@ -237,8 +266,14 @@ def _check_games(config: Config) -> None:
     """Fail on a wrong game or option before anything is written."""
     from sparring.games import load_game
 
+    seats: set[str] = set()
     for name, options in config.games.items():
         try:
-            load_game(name, **{k: v for k, v in (options or {}).items() if k != "weight"})
+            game = load_game(name, **{k: v for k, v in (options or {}).items() if k != "weight"})
         except (ValueError, TypeError) as error:
             raise ConfigError(str(error)) from error
+        seats |= set(game.seats)
+    for place, named in (("players", config.players), ("learn.seats", config.learn.seats or ())):
+        for seat in named:
+            if seat not in seats:
+                raise ConfigError(f"{place}: no game has a seat {seat!r}; {nearest(seat, seats)}")

@@ -19,6 +19,11 @@ def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
     for episode in fair:
         for seat, reward in episode.rewards.items():
             rewards[f"reward/{episode.game}/{seat}"].append(reward)
+    learned_rewards = [
+        episode.rewards[seat]
+        for episode in fair
+        for seat in {turn.seat: 0 for turn in episode.turns if turn.trainable}
+    ]
     kinds = Counter(v.kind or v.status for e in episodes for v in e.verdicts)
     n = max(1, len(fair))
     return {
@@ -29,6 +34,27 @@ def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
         "rate/invalid": sum("invalid" in e.facts for e in fair) / n,
         "length/turns": len(turns) / n,
         "length/tokens": fmean(len(t.token_ids) for t in learned) if learned else 0.0,
+        **({"reward/avg_batch_reward": fmean(learned_rewards)} if learned_rewards else {}),
+        **predictions(fair),
         **{key: fmean(values) for key, values in sorted(rewards.items())},
         **{f"verdicts/{kind}": count for kind, count in sorted(kinds.items())},
+    }
+
+
+def predictions(episodes: Sequence[Episode]) -> dict[str, int]:
+    """How many predictions were right, in games where there is something to predict."""
+    found = [e.facts["predicted"] for e in episodes if "predicted" in e.facts]
+    return {"reward/successful_predictions_count": sum(map(bool, found))} if found else {}
+
+
+def timings(
+    metrics: dict[str, Any], started: float, collected: float, learned: float, ended: float
+) -> dict[str, float]:
+    return {
+        "time/collect_s": collected - started,
+        "time/learn_s": learned - collected,
+        "time/evaluate_s": ended - learned,
+        "time/total_s": ended - started,
+        "turns_per_s": metrics["turns"] / (learned - started),
+        "tokens_per_s": metrics["tokens"] / (collected - started),
     }

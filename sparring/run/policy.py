@@ -49,7 +49,7 @@ def load_engine(
         policies.add(found.name)
         policies.load(found.name, _weights(found.file))
     engine = TransformersEngine(policies)
-    engine.base = _base(base, seed)
+    engine.base = base_name(base, seed)
     return engine, found.name if found else BASE
 
 
@@ -57,7 +57,7 @@ def add_policy(engine: TransformersEngine, policy: str, name: str) -> None:
     """Load another policy of the same base model beside those an engine has."""
     found = find_trained(policy)
     learn = found.config.learn if found else None
-    base = _base(found.config.policy, found.config.seed) if found else _base(policy, 0)
+    base = base_name(found.config.policy, found.config.seed) if found else base_name(policy, 0)
     _take_kind(engine, learn)
     whole = learn.weights == "full" if learn else not hasattr(engine.policies, "adapter")
     if base != engine.base and not whole:
@@ -112,7 +112,7 @@ def _checkpoint(run: RunDir, step: str | None) -> Path:
     return run.checkpoints / checkpoint.step_name(int(step))
 
 
-def _base(policy: str, seed: int) -> str:
+def base_name(policy: str, seed: int) -> str:
     """What tells base models apart; only nano is another one for another seed."""
     return f"{policy} (seed {seed})" if policy == "nano" else policy
 

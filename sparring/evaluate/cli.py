@@ -1,0 +1,163 @@
+"""`sparring eval mbpp|humaneval`: a policy's programs, or the reference solutions, judged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from sparring.evaluate import humaneval, mbpp
+from sparring.evaluate.benchmark import (
+    REFERENCE,
+    Attempt,
+    Question,
+    attempt_all,
+    attempt_references,
+    details,
+    summary,
+)
+from sparring.judge.python_tests import Judge
+from sparring.run.config import ConfigError, nearest
+from sparring.run.policy import load_engine
+from sparring.sandbox.bwrap import SandboxMissing
+from sparring.tasks.code import Problem
+from sparring.types import Sampling
+
+BENCHMARKS = ("mbpp", "humaneval")
+SOURCES = {"mbpp": "google-research-datasets/mbpp", "humaneval": "openai/openai_humaneval"}
+
+
+def eval_benchmark(
+    name: str,
+    policy: str,
+    data: str | None = None,
+    k: str | Sequence[int] = "1",
+    as_json: bool = False,
+    *,
+    chat: bool = False,
+    samples: int | None = None,
+    problems: int | None = None,
+    temperature: float | None = None,
+    max_tokens: int = 512,
+    timeout_s: float = 10.0,
+    seed: int = 0,
+    batch: int = 512,
+    device: str = "auto",
+    dtype: str = "auto",
+    sandbox: str = "bubblewrap",
+    details_to: Path | None = None,
+    out: TextIO | None = None,
+) -> int:
+    """Print one evaluation. 0: done; 1: some attempts are void; 2: nothing could be evaluated."""
+    try:
+        ks = parse_k(k, samples)
+        source = find_data(name, data)
+        judge = Judge(timeout_s=timeout_s, sandbox=mbpp.jail(sandbox))
+        if policy == REFERENCE:
+            ks, found = [1], load(name, source, None, limit(name, problems))
+            attempts = asyncio.run(_references(found, judge))
+        else:
+            asked = ask(name, source, chat, limit(name, problems))
+            found = [question.problem for question in asked]
+            engine, speaker = load_engine(policy, device=device, dtype=dtype)
+            engine.max_batch = batch
+            count = samples or max(ks)
+            heat = temperature if temperature is not None else (0.0 if count == 1 else 0.8)
+            how = Sampling(temperature=heat, max_tokens=max_tokens)
+            attempts = asyncio.run(_policy(asked, engine.act, speaker, judge, count, how, seed))
+    except (ConfigError, SandboxMissing) as error:
+        print(f"cannot evaluate: {error}", file=sys.stderr)
+        return 2
+    result = {"benchmark": name, "policy": policy, "data": source, **summary(attempts, ks)}
+    if policy != REFERENCE:
+        result |= {"chat": chat, "temperature": how.temperature, "seed": seed}
+    if details_to is not None:
+        mbpp.write_details(details_to, result, details(found, attempts))
+    print(json.dumps(result) if as_json else as_text(result), file=out or sys.stdout)
+    return 1 if result["void"] else 0
+
+
+def parse_k(k: str | Sequence[int], samples: int | None) -> list[int]:
+    """`1,10` as numbers. pass@k needs at least k samples."""
+    try:
+        ks = [int(part) for part in k.split(",")] if isinstance(k, str) else list(k)
+    except ValueError:
+        raise ConfigError(f"--k is {k!r}, and should be numbers such as 1,10") from None
+    if not ks or min(ks) < 1:
+        raise ConfigError(f"--k is {k!r}; pass@k is known for k from 1")
+    if samples is not None and samples < max(ks):
+        raise ConfigError(f"pass@{max(ks)} needs {max(ks)} samples a problem, not {samples}")
+    return sorted(set(ks))
+
+
+def find_data(name: str, data: str | None) -> str:
+    if name not in BENCHMARKS:
+        raise ConfigError(f"there is no benchmark {name!r}; {nearest(name, BENCHMARKS)}")
+    found = data or (os.environ.get("MBPP_DATASET_PATH") if name == "mbpp" else None)
+    if found:
+        return found
+    variable = ", or set MBPP_DATASET_PATH" if name == "mbpp" else ""
+    raise ConfigError(
+        f"where is {name}? Give --data FILE.jsonl (or a saved dataset folder){variable}; "
+        f"--data {SOURCES[name]} fetches it from the hub"
+    )
+
+
+def limit(name: str, problems: int | None) -> int | None:
+    variable = os.environ.get("MBPP_EVAL_NUM_QUESTIONS") if name == "mbpp" else None
+    if problems is not None or not variable:
+        return problems
+    if not variable.isdigit() or int(variable) < 1:
+        raise ConfigError(f"MBPP_EVAL_NUM_QUESTIONS is {variable!r}, and should be a number from 1")
+    return int(variable)
+
+
+def load(name: str, source: str, split: str | None, most: int | None) -> list[Problem]:
+    if name == "mbpp":
+        return mbpp.load_mbpp(source, split, most)
+    return humaneval.load_humaneval(source, most)
+
+
+def ask(name: str, source: str, chat: bool, most: int | None) -> list[Question]:
+    found = load(name, source, "test", most)
+    if name == "mbpp":
+        return mbpp.questions(found, [] if chat else mbpp.load_shots(source))
+    return humaneval.questions(found, chat=chat)
+
+
+async def _references(found: Sequence[Problem], judge: Judge) -> list[list[Attempt]]:
+    async with judge:
+        return await attempt_references(found, judge)
+
+
+async def _policy(
+    asked: Sequence[Question],
+    speak: Any,
+    policy: str,
+    judge: Judge,
+    samples: int,
+    sampling: Sampling,
+    seed: int,
+) -> list[list[Attempt]]:
+    async with judge:
+        return await attempt_all(
+            asked, speak, policy, judge, samples=samples, sampling=sampling, seed=seed
+        )
+
+
+def as_text(result: dict[str, Any]) -> str:
+    low, high = result["interval_95"]
+    lines = [
+        f"{result['benchmark']} · {result['policy']} · {result['data']}",
+        f"{result['problems_passed']} of {result['problems']} problems passed; "
+        f"pass rate {result['pass_rate']:.1%} (95 %: {low:.1%} to {high:.1%})",
+        *[f"{key} {value:.1%}" for key, value in result.items() if key.startswith("pass@")],
+        "verdicts: " + ", ".join(f"{kind} {n}" for kind, n in result["verdicts"].items()),
+    ]
+    if result["void"]:
+        lines.append(f"{result['void']} attempts are void: they could not be asked or judged")
+    return "\n".join(lines)

@@ -1,0 +1,75 @@
+"""What a run needs before it starts, and refuses to start without: tasks, a jail, learners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from sparring.curriculum.opponents import PROGRAMS
+from sparring.game import Game
+from sparring.run.config import Config, ConfigError
+from sparring.run.policy import add_policy
+from sparring.tasks import training_tasks
+from sparring.types import BASE, MAIN, Task
+
+if TYPE_CHECKING:
+    from sparring.engines.transformers import TransformersEngine
+
+
+def tasks_of(config: Config, games: Mapping[str, Game]) -> dict[str, list[Task]]:
+    """The tasks of every game that does not make its own."""
+    found = {}
+    for name, game in games.items():
+        if game.problems:
+            found[name] = training_tasks(config.tasks, game.problems)
+            for task in found[name]:
+                game.check(task)
+    return found
+
+
+def need_jail(config: Config, games: Iterable[Game]) -> None:
+    """Programs that models write run in a jail, or not at all, unless it was asked for."""
+    if config.sandbox == "unsafe":
+        return
+    if not (config.evaluate.mbpp.enabled or any(game.runs_code for game in games)):
+        return
+    from sparring.sandbox import probe
+
+    found = probe()
+    if not found.ok:
+        raise ConfigError(
+            f"this run executes programs that a model writes, and there is no jail for them: "
+            f"{found.explanation}. Install it ({found.install}), or say `sandbox: unsafe` to run "
+            "them with your own rights."
+        )
+
+
+def frozen(policy: str) -> bool:
+    """Whether a player is one that nobody moves: the base, a program, or RUN@STEP."""
+    return policy == BASE or policy in PROGRAMS or "@" in policy
+
+
+def learning_seats(config: Config, games: Iterable[Game]) -> frozenset[str]:
+    seats = {seat for game in games for seat in game.seats}
+    if config.learn.seats is not None:
+        seats &= set(config.learn.seats)
+    return frozenset(s for s in seats if not frozen(config.players.get(s, MAIN)))
+
+
+def learned_policies(config: Config, games: Iterable[Game]) -> list[str]:
+    """The policies that sit in learning seats."""
+    found = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
+    if not found:
+        raise ConfigError("nobody learns: every seat of `learn.seats` is played by a frozen policy")
+    return sorted(found)
+
+
+def seat_players(config: Config, engine: TransformersEngine) -> None:
+    """Give the engine the players that do not learn: checkpoints of runs, and copies of the base."""
+    for policy in sorted(set(config.players.values())):
+        if policy in PROGRAMS or policy in engine.policies.names():
+            continue
+        if "@" in policy:
+            add_policy(engine, policy, policy)
+        else:
+            engine.policies.add(policy)

@@ -1,0 +1,63 @@
+"""Coding problems, whichever data set they are from, and the program in a reply."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sparring.run.config import ConfigError
+from sparring.types import Task
+
+_FENCE = re.compile(
+    r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL
+)
+_PYTHON = ("", "python", "python3", "py")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A coding problem. `code` is its reference solution, which no player is shown."""
+
+    id: str
+    prompt: str
+    tests: tuple[str, ...] = ()
+    setup: str = ""
+    code: str = ""
+    entry: str | None = None
+
+
+def problem_of(task: Task) -> Problem:
+    """A task as a problem: of our own form, of MBPP's, or of HumanEval's."""
+    row = task.data
+    prompt = next((row[key] for key in ("prompt", "text", "question") if row.get(key)), None)
+    if not isinstance(prompt, str):
+        raise ConfigError(
+            f"task {task.id} has no prompt: a coding task has a text under `prompt` or `text`, "
+            "and for evaluation `tests` or `test_list`"
+        )
+    if "canonical_solution" in row:
+        code = f"{row['prompt']}{row['canonical_solution']}"
+        return Problem(task.id, prompt, (row["test"],), code=code, entry=row["entry_point"])
+    tests = row.get("test_list", row.get("tests")) or ()
+    return Problem(
+        id=task.id,
+        prompt=prompt.strip(),
+        tests=(tests,) if isinstance(tests, str) else tuple(tests),
+        setup=row.get("test_setup_code", row.get("setup")) or "",
+        code=(row.get("code") or "").replace("\r\n", "\n"),
+        entry=row.get("entry"),
+    )
+
+
+def extract_code(text: str) -> str:
+    """The program in a reply: its first Python code block, closed or not, else all of it."""
+    for language, block in _FENCE.findall(text):
+        if language.lower() in _PYTHON:
+            return str(block)
+    return text
+
+
+def is_empty(code: str) -> bool:
+    """Whether there is no statement at all, as in an empty reply or one of comments."""
+    lines = (line.strip() for line in code.splitlines())
+    return all(not line or line.startswith("#") for line in lines)

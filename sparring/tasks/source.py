@@ -1,0 +1,168 @@
+"""Reads tasks from a JSONL file, a saved dataset folder, the hub, or our own shipped problems, and
+keeps what is for testing out of training."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+from sparring.run.config import ConfigError, TasksConfig, nearest
+from sparring.types import Task, derive
+
+SHIPPED = Path(__file__).parent / "data"
+VALID = (
+    "tasks come from a JSONL file, a folder made by datasets.save_to_disk, a hub name "
+    "(owner/name or owner/name:config), or `shipped`"
+)
+
+
+def load_tasks(source: str, split: str | None = "train", limit: int | None = None) -> list[Task]:
+    """The tasks of one split of a source, in its own order; a split of None means all of them."""
+    rows = _rows(source, split)
+    tasks = [
+        Task(id=str(row.get("id", row.get("task_id", i))), data=row)
+        for i, row in enumerate(rows)
+        if split is None or split_of(row) in (None, split)
+    ][:limit]
+    if not tasks:
+        raise ConfigError(f"{source} has no task in its split {split!r}")
+    return tasks
+
+
+def training_tasks(config: TasksConfig, shipped: str) -> list[Task]:
+    """What a run may learn from; `shipped` names the set that comes with the game."""
+    source = config.source or "shipped"
+    if config.split == "test":
+        raise ConfigError("tasks.split is `test`, and test splits never enter training")
+    tasks = load_tasks(
+        f"shipped:{shipped}" if source == "shipped" else source, config.split, config.limit
+    )
+    for task in tasks:
+        if split_of(task.data) == "test":
+            raise ConfigError(f"task {task.id} of {source} is of a test split; it cannot train")
+    return tasks
+
+
+def draw(tasks: Sequence[Task], seed: int, position: int) -> Task:
+    """The task at a position of an endless walk over all of them, each once per round. It hangs on
+    nothing but the seed and the position, so a resumed run has nothing to remember."""
+    turn, place = divmod(position, len(tasks))
+    return tasks[_order(len(tasks), seed, turn)[place]]
+
+
+def split_of(row: Mapping[str, Any]) -> str | None:
+    """The split a row belongs to, where it can be told: by its own word, or as one of MBPP's or
+    HumanEval's."""
+    if isinstance(row.get("split"), str):
+        return str(row["split"])
+    name = row.get("task_id")
+    if isinstance(name, str) and name.startswith("HumanEval/"):
+        return "test"
+    if "test_list" in row and isinstance(name, int):
+        return mbpp_split(name)
+    return None
+
+
+def mbpp_split(number: int) -> str:
+    """MBPP's published splits: few-shot prompts, test, validation, train."""
+    for last, split in ((10, "prompt"), (510, "test"), (600, "validation")):
+        if number <= last:
+            return split
+    return "train"
+
+
+@lru_cache(maxsize=16)
+def _order(count: int, seed: int, turn: int) -> tuple[int, ...]:
+    order = list(range(count))
+    random.Random(derive(seed, "tasks", turn)).shuffle(order)
+    return tuple(order)
+
+
+def _rows(source: str, split: str | None) -> list[dict[str, Any]]:
+    if source == "shipped" or source.startswith("shipped:"):
+        return _read_jsonl(_shipped(source.partition(":")[2] or "python"))
+    path = Path(source).expanduser()
+    if path.is_file():
+        return _read_jsonl(path)
+    if path.is_dir():
+        return _read_folder(path, split)
+    if source.endswith((".jsonl", ".json")) or source.startswith(("/", ".", "~")):
+        raise ConfigError(f"there is no file {source!r}; {VALID}")
+    return _read_hub(source, split)
+
+
+def _shipped(name: str) -> Path:
+    path = SHIPPED / f"{name}.jsonl"
+    if not path.is_file():
+        known = [p.stem for p in SHIPPED.glob("*.jsonl")]
+        raise ConfigError(f"no problems {name!r} are shipped; {nearest(name, known)}")
+    return path
+
+
+def _read_jsonl(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    with path.open(encoding="utf-8") as file:
+        try:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    rows.append(_parse(line, path, number))
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
+    if not rows:
+        raise ConfigError(f"{path} holds no tasks; one JSON object per line was expected")
+    return rows
+
+
+def _parse(line: str, path: Path, number: int) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"line {number} of {path} is not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise ConfigError(f"line {number} of {path} is {type(row).__name__}, not an object")
+    return row
+
+
+def _read_folder(path: Path, split: str | None) -> list[dict[str, Any]]:
+    if not any((path / name).exists() for name in ("dataset_dict.json", "state.json")):
+        raise ConfigError(f"the folder {path} was not made by datasets.save_to_disk; {VALID}")
+    datasets = _datasets(str(path))
+    return _take_split(datasets.load_from_disk(str(path)), str(path), split)
+
+
+def _read_hub(source: str, split: str | None) -> list[dict[str, Any]]:
+    name, _, config = source.partition(":")
+    datasets = _datasets(source)
+    try:
+        loaded = datasets.load_dataset(name, config or None)
+    except Exception as error:  # the hub's ways to fail are many, and each says what it is
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(f"no tasks could be had from {source!r}: {why}; {VALID}") from error
+    return _take_split(loaded, source, split)
+
+
+def _take_split(loaded: Any, source: str, split: str | None) -> list[dict[str, Any]]:
+    """One split, marked as such, or all of them; a dataset without splits is taken as it is."""
+    if not isinstance(loaded, dict):
+        return _plain(loaded)
+    if split is not None and split not in loaded:
+        raise ConfigError(f"{source} has no split {split!r}; {nearest(split, loaded)}")
+    chosen = loaded if split is None else {split: loaded[split]}
+    return [{**row, "split": name} for name, rows in chosen.items() for row in _plain(rows)]
+
+
+def _plain(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    return [dict(row) for row in rows]
+
+
+def _datasets(source: str) -> Any:
+    if util.find_spec("datasets") is None:
+        raise ConfigError(f"{source!r} needs the datasets package: pip install 'sparring[hub]'")
+    import datasets
+
+    return datasets
