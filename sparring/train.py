@@ -15,7 +15,7 @@ from sparring.credit import Credit, make_credit
 from sparring.credit.samples import to_samples
 from sparring.curriculum.opponents import Opponents, against_league
 from sparring.game import Game, opened
-from sparring.games import load_game
+from sparring.games import make_games
 from sparring.run import checkpoint
 from sparring.run.config import Config, ConfigError
 from sparring.run.guard import Guard
@@ -31,7 +31,7 @@ from sparring.run.policy import base_name
 from sparring.run.rundir import RunDir, RunError, append, read_lines
 from sparring.run.tracking import Tracking
 from sparring.tasks import draw
-from sparring.types import MAIN, Episode, Sample, Sampling, Task, derive
+from sparring.types import Episode, Sample, Sampling, Task, derive
 
 if TYPE_CHECKING:
     from sparring.engines.transformers import TransformersEngine
@@ -262,10 +262,7 @@ def build(config: Config) -> Parts:
 
     if not config.games:
         raise ConfigError("a run needs at least one game under `games:`")
-    games = {
-        name: load_game(name, **{k: v for k, v in (options or {}).items() if k != "weight"})
-        for name, options in config.games.items()
-    }
+    games = make_games(config.games)
     tasks = tasks_of(config, games)
     need_jail(config, games.values())
     fast_allocations()

@@ -55,7 +55,7 @@ class Opponents:
                 self.scores[name] = self.scores.get(name, 0.5) * (1 - rate) + points * rate
 
     def grow(self, policies: Policies, iteration: int) -> None:
-        """Every so often today's self joins the league; the easiest member leaves when it is full."""
+        """Every so often today's self joins the league; the easiest member of a full one leaves."""
         if self.config.kind != "league" or iteration % self.config.every:
             return
         name = f"{MAIN}@{iteration}"

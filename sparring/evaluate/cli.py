@@ -58,7 +58,7 @@ def eval_benchmark(
         source = find_data(name, data)
         judge = Judge(timeout_s=timeout_s, sandbox=mbpp.jail(sandbox))
         if policy == REFERENCE:
-            ks, found = [1], load(name, source, None, limit(name, problems))
+            ks, found = [1], load(name, source, None, problems)
             attempts = asyncio.run(_references(found, judge))
         else:
             asked = ask(name, source, chat, limit(name, problems))

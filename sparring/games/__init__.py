@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from sparring.game import Game
+from sparring.nearest import nearest
 
 GAMES: dict[str, str] = {
     "tictactoe": "sparring.games.tictactoe:TicTacToe",
     "kuhn": "sparring.games.kuhn:KuhnPoker",
     "negotiation": "sparring.games.negotiation:SimpleNegotiation",
+    "code_execution": "sparring.games.code_execution:CodeExecution",
+    "code_prediction": "sparring.games.code_prediction:CodePrediction",
 }
 
 
@@ -31,19 +33,27 @@ def load_game(name: str, **options: Any) -> Game:
     valid = [field.name for field in dataclasses.fields(kind) if field.init]
     for option in options:
         if option not in valid:
-            raise UnknownGame(f"{name} has no option {option!r}{_nearest(option, valid)}")
+            raise UnknownGame(f"{name} has no option {option!r}; {nearest(option, valid)}")
     return kind(**options)
+
+
+def make_games(configured: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Game]:
+    """The games of a config; `weight` says how often a game is played and is no option of it."""
+    return {
+        name: load_game(name, **{k: v for k, v in (options or {}).items() if k != "weight"})
+        for name, options in configured.items()
+    }
 
 
 def game_class(name: str) -> type[Game]:
     if ":" not in name and name not in GAMES:
-        raise UnknownGame(f"there is no game {name!r}{_nearest(name, GAMES)}")
+        raise UnknownGame(f"there is no game {name!r}; {nearest(name, GAMES)}")
     where, _, attribute = GAMES.get(name, name).rpartition(":")
     module = _module(where, name)
     found = getattr(module, attribute, None)
     if found is None:
         games = [key for key, value in vars(module).items() if _is_game(value)]
-        raise UnknownGame(f"{where} has no class {attribute!r}{_nearest(attribute, games)}")
+        raise UnknownGame(f"{where} has no class {attribute!r}; {nearest(attribute, games)}")
     if not _is_game(found):
         raise UnknownGame(f"{name} is not a subclass of sparring.game.Game")
     return found
@@ -59,7 +69,7 @@ def _module(where: str, name: str) -> ModuleType:
                 raise
             raise UnknownGame(
                 f"there is no module {where!r} to take the game {name!r} from"
-                f"{_nearest(name, GAMES)}"
+                f"; {nearest(name, GAMES)}"
             ) from error
     path = Path(where).resolve()
     if not path.is_file():
@@ -81,12 +91,3 @@ def _module(where: str, name: str) -> ModuleType:
 
 def _is_game(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Game) and value is not Game
-
-
-def _nearest(word: str, valid: Iterable[str]) -> str:
-    """What to say after an unknown word: the nearest valid one, or all of them."""
-    known = list(valid)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    return f"; there are: {', '.join(known)}" if known else ""

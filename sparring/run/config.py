@@ -3,7 +3,6 @@ refused with the nearest known one named."""
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sparring.nearest import nearest
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 
@@ -170,13 +171,6 @@ class Config(Section):
     sandbox: Literal["bubblewrap", "unsafe"] = "bubblewrap"
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """`; did you mean x?` or the whole list, for the end of an error message."""
-    words = sorted(words)
-    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(words)}"
-
-
 def recipe_names() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
@@ -264,16 +258,9 @@ def _explain(error: Any) -> str:
 
 def _check_games(config: Config) -> None:
     """Fail on a wrong game or option before anything is written."""
-    from sparring.games import load_game
+    from sparring.games import make_games
 
-    seats: set[str] = set()
-    for name, options in config.games.items():
-        try:
-            game = load_game(name, **{k: v for k, v in (options or {}).items() if k != "weight"})
-        except (ValueError, TypeError) as error:
-            raise ConfigError(str(error)) from error
-        seats |= set(game.seats)
-    for place, named in (("players", config.players), ("learn.seats", config.learn.seats or ())):
-        for seat in named:
-            if seat not in seats:
-                raise ConfigError(f"{place}: no game has a seat {seat!r}; {nearest(seat, seats)}")
+    try:
+        make_games(config.games)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(str(error)) from error

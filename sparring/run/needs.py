@@ -65,7 +65,7 @@ def learned_policies(config: Config, games: Iterable[Game]) -> list[str]:
 
 
 def seat_players(config: Config, engine: TransformersEngine) -> None:
-    """Give the engine the players that do not learn: checkpoints of runs, and copies of the base."""
+    """Give the engine the players that do not learn: checkpoints of runs, copies of the base."""
     for policy in sorted(set(config.players.values())):
         if policy in PROGRAMS or policy in engine.policies.names():
             continue
