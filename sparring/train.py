@@ -14,19 +14,13 @@ from sparring.collect import Job, collect
 from sparring.credit import Credit, make_credit
 from sparring.credit.samples import to_samples
 from sparring.curriculum.opponents import Opponents, against_league
+from sparring.evaluate.mbpp import evaluate_run
 from sparring.game import Game, opened
 from sparring.games import make_games
-from sparring.run import checkpoint
+from sparring.run import checkpoint, needs
 from sparring.run.config import Config, ConfigError
 from sparring.run.guard import Guard
 from sparring.run.metrics import summarize, timings
-from sparring.run.needs import (
-    learned_policies,
-    learning_seats,
-    need_jail,
-    seat_players,
-    tasks_of,
-)
 from sparring.run.policy import base_name
 from sparring.run.rundir import RunDir, RunError, append, read_lines
 from sparring.run.tracking import Tracking
@@ -103,7 +97,7 @@ async def _play(
 ) -> None:
     async with opened(parts.games.values(), parts.config.sandbox):
         if not any(read_lines(run.metrics)):
-            before = await _benchmark(run, parts, 0)
+            before = await evaluate_run(parts.config, parts.engine, run.path, 0)
             if before:
                 append(run.metrics, {"iteration": 0, **before})
                 tracking.log({"iteration": 0, **before})
@@ -136,7 +130,7 @@ async def _loop(
         }
         if iteration % config.evaluate.every == 0 or iteration == config.iterations:
             metrics |= await _evaluate(parts)
-        metrics |= await _benchmark(run, parts, iteration)
+        metrics |= await evaluate_run(config, parts.engine, run.path, iteration)
         metrics |= timings(metrics, started, collected, learned, time.perf_counter())
         reason = parts.guard.watch(metrics)
         if reason:
@@ -152,16 +146,6 @@ async def _loop(
         if best or iteration % config.checkpoint.every == 0 or iteration == config.iterations:
             parts.save(run, iteration)
         progress(metrics)
-
-
-async def _benchmark(run: RunDir, parts: Parts, iteration: int) -> dict[str, float]:
-    """MBPP, where the config asks for it: before, every so often, after."""
-    from sparring.evaluate.mbpp import evaluate_run
-
-    mbpp, last = parts.config.evaluate.mbpp, parts.config.iterations
-    if not mbpp.enabled or (iteration % mbpp.every and iteration != last):
-        return {}
-    return await evaluate_run(parts.config, parts.engine, run.path, iteration)
 
 
 def teach(credit: Credit, episodes: list[Episode]) -> list[Sample]:
@@ -181,8 +165,8 @@ def make_jobs(
     iteration can be played again without those before it."""
     names = list(games)
     weights = [float(config.games[name].get("weight", 1.0)) for name in names]
-    learned = frozenset(learned_policies(config, games.values()))
-    learning = learning_seats(config, games.values())
+    learned = frozenset(needs.learned_policies(config, games.values()))
+    learning = needs.learning_seats(config, games.values())
     tables = -(-config.collect.episodes // config.collect.group)
     jobs = []
     for i in range(config.collect.episodes):
@@ -263,8 +247,9 @@ def build(config: Config) -> Parts:
     if not config.games:
         raise ConfigError("a run needs at least one game under `games:`")
     games = make_games(config.games)
-    tasks = tasks_of(config, games)
-    need_jail(config, games.values())
+    tasks = needs.tasks_of(config, games)
+    needs.need_mbpp(config)
+    needs.need_jail(config, games.values())
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype)
     policies = load_policies(
@@ -272,7 +257,7 @@ def build(config: Config) -> Parts:
     )
     learner = Learner(
         policies,
-        learned_policies(config, games.values()),
+        needs.learned_policies(config, games.values()),
         config.learn,
         seed=config.seed,
         canary=config.canary,
@@ -282,7 +267,7 @@ def build(config: Config) -> Parts:
         policies, max_batch=config.engine.max_batch, lockstep=config.engine.lockstep
     )
     engine.base = base_name(config.policy, config.seed)
-    seat_players(config, engine)
+    needs.seat_players(config, engine)
     credit = make_credit(config.credit.kind, decay=config.credit.decay, scale=config.credit.scale)
     opponents = Opponents(config.opponents, config.players)
     return Parts(config, games, learner, engine, credit, opponents, Guard(config.guard), tasks)

@@ -24,7 +24,7 @@ class Chat:
     def prompt_ids(self, request: Request) -> list[int]:
         if request.previous is None:
             if request.messages[0]["role"] == RAW:
-                return list(self.tokenizer.encode(request.messages[0]["content"]))
+                return list(self.tokenizer.encode(self._defused(request.messages[0]["content"])))
             return list(self._encode(self.render(request.messages)))
         previous = request.previous
         heard = self.after_reply(request.messages, said_end=self._end(previous.token_ids))

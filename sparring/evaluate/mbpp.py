@@ -79,8 +79,11 @@ def _ask(problem: Problem) -> str:
 async def evaluate_run(
     config: Config, engine: TransformersEngine, run: Path, iteration: int
 ) -> dict[str, float]:
-    """One evaluation during training, as metrics; its details go into a file of the run."""
+    """Before training, every so often and after it, where the config asks for it: the metrics of
+    one evaluation. Its details go into a file of the run."""
     mbpp = config.evaluate.mbpp
+    if not mbpp.enabled or (iteration % mbpp.every and iteration != config.iterations):
+        return {}
     problems = load_mbpp(mbpp.data, "test", mbpp.problems)
     shots = [] if mbpp.chat else load_shots(mbpp.data)
     async with Judge(timeout_s=mbpp.timeout_s, sandbox=jail(config.sandbox)) as judge:

@@ -44,6 +44,16 @@ def need_jail(config: Config, games: Iterable[Game]) -> None:
         )
 
 
+def need_mbpp(config: Config) -> None:
+    """Find the problems of the evaluation now, not after hours of training."""
+    if config.evaluate.mbpp.enabled:
+        from sparring.evaluate.mbpp import load_mbpp, load_shots
+
+        load_mbpp(config.evaluate.mbpp.data, "test", config.evaluate.mbpp.problems)
+        if not config.evaluate.mbpp.chat:
+            load_shots(config.evaluate.mbpp.data)
+
+
 def frozen(policy: str) -> bool:
     """Whether a player is one that nobody moves: the base, a program, or RUN@STEP."""
     return policy == BASE or policy in PROGRAMS or "@" in policy
