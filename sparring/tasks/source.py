@@ -56,16 +56,14 @@ def draw(tasks: Sequence[Task], seed: int, position: int) -> Task:
 
 
 def split_of(row: Mapping[str, Any]) -> str | None:
-    """The split a row belongs to, where it can be told: by its own word, or as one of MBPP's or
-    HumanEval's."""
-    if isinstance(row.get("split"), str):
-        return str(row["split"])
+    """The split a row belongs to, where it can be told: as one of MBPP's or HumanEval's, whatever
+    it calls itself, or by its own word."""
     name = row.get("task_id")
     if isinstance(name, str) and name.startswith("HumanEval/"):
         return "test"
     if "test_list" in row and isinstance(name, int):
         return mbpp_split(name)
-    return None
+    return str(row["split"]) if isinstance(row.get("split"), str) else None
 
 
 def mbpp_split(number: int) -> str:
