@@ -43,9 +43,9 @@ def load_shots(source: str) -> list[Problem]:
         shown = load_mbpp(source, "prompt")
     except ConfigError:
         shown = []
-    numbered = [problem for problem in shown if problem.id in SHOTS]
-    shots = numbered if len(numbered) == len(SHOTS) else shown[:3]
-    if len(shots) < 3 or any(problem.id.isdigit() for problem in shots) != bool(numbered):
+    published = any(problem.id.isdigit() for problem in shown)
+    shots = [p for p in shown if p.id in SHOTS] if published else shown[:3]
+    if len(shots) != 3:
         raise ConfigError(
             f"three shots need the tasks 2, 3 and 4, and {source} does not have them; give the "
             "whole of MBPP, or ask without shots (chat)"
