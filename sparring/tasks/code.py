@@ -11,6 +11,7 @@ from sparring.types import Task
 _FENCE = re.compile(
     r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL
 )
+_FENCES = re.compile(r"^[ \t]*```[ \t]*(\w*)", re.MULTILINE)
 _PYTHON = ("", "python", "python3", "py")
 
 
@@ -50,7 +51,12 @@ def problem_of(task: Task) -> Problem:
 
 
 def extract_code(text: str) -> str:
-    """The program in a reply: its first Python code block, closed or not, else all of it."""
+    """The program in a reply: its first Python code block, closed or not, else all of it. A lone
+    bare fence with something before it closes a block that was never opened."""
+    fences = _FENCES.findall(text)
+    before = text.split("```", 1)[0]
+    if fences == [""] and before.strip():
+        return before
     for language, block in _FENCE.findall(text):
         if language.lower() in _PYTHON:
             return str(block)

@@ -24,6 +24,8 @@ from sparring.types import Task
         ("```bash\nls\n```\n```Python\ny = 2\n```", "y = 2\n"),
         ("```python\nx = 1\nprint(x)", "x = 1\nprint(x)"),
         ("  ```python\n  x = 1\n  ```", "  x = 1\n"),
+        ("print(2)\n```\nThis prints 2.", "print(2)\n"),
+        ("```\nprint(3)", "print(3)"),
         ("say ```inline``` only", "say ```inline``` only"),
         ("", ""),
     ],
