@@ -268,6 +268,6 @@ def build(config: Config) -> Parts:
     )
     engine.base = base_name(config.policy, config.seed)
     needs.seat_players(config, engine)
-    credit = make_credit(config.credit.kind, decay=config.credit.decay, scale=config.credit.scale)
+    credit = make_credit(**config.credit.model_dump())
     opponents = Opponents(config.opponents, config.players)
     return Parts(config, games, learner, engine, credit, opponents, Guard(config.guard), tasks)

@@ -20,9 +20,11 @@ class Credit(Protocol):
     def load(self, state: dict[str, Any]) -> None: ...
 
 
-def make_credit(kind: str, *, decay: float = 0.95, scale: bool = False) -> Credit:
+def make_credit(
+    kind: str, *, decay: float = 0.95, scale: bool = False, trace: float = 1.0
+) -> Credit:
     if kind == "role_baseline":
         return RoleBaseline(decay)
     if kind == "prompt_baseline":
-        return PromptBaseline(decay)
+        return PromptBaseline(decay, trace=trace)
     return GroupRelative(leave_one_out=kind == "leave_one_out", scale=scale)

@@ -1,39 +1,65 @@
 """Role-conditioned advantages with a memory for prompts: where a prompt has been met before, the
 baseline is what came of it then, and the role's otherwise. In games whose prompts repeat this
-takes most of the variance out; where none does, it is the role baseline."""
+takes most of the variance out; where none does, it is the role baseline.
+
+With `trace` below 1 a turn also answers less for what its seat did later: the values of the seat's
+later prompts stand in for the reward, as in TD(λ) with a table for a critic.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from sparring.credit.role_baseline import RoleBaseline
-from sparring.types import Episode, derive
+from sparring.types import Episode, Turn, derive
+
+_MOST = 200_000  # prompts remembered; the longest unseen are forgotten
 
 
 class PromptBaseline:
     """b of a prompt begins at its role's b and moves by 1/(n + prior), at least by `rate`."""
 
-    def __init__(self, decay: float = 0.95, prior: int = 4, rate: float = 0.02) -> None:
+    def __init__(
+        self, decay: float = 0.95, *, trace: float = 1.0, prior: int = 2, rate: float = 0.05
+    ) -> None:
         self.roles = RoleBaseline(decay)
-        self.prior, self.rate = prior, rate
+        self.trace, self.prior, self.rate = trace, prior, rate
         self.prompts: dict[str, tuple[float, int]] = {}  # prompt -> baseline, times met
 
     def advantages(self, episodes: list[Episode]) -> list[list[float]]:
         return [self._episode(episode) for episode in episodes]
 
     def _episode(self, episode: Episode) -> list[float]:
-        before = dict(self.roles.baselines)
+        """Backwards over each seat's turns: A = δ + trace · A of the next, δ from prompt to prompt."""
+        roles = dict(self.roles.baselines)
         for seat, reward in episode.rewards.items():
             self.roles.surprise(f"{episode.game}/{seat}", reward)
-        found = []
-        for turn in episode.turns:
-            role, reward = f"{episode.game}/{turn.seat}", episode.rewards[turn.seat]
-            key = f"{role}/{derive(turn.prompt_ids or turn.shown):x}"
-            baseline, met = self.prompts.get(key, (before.get(role, 0.0), 0))
-            found.append(reward - baseline)
-            step = max(1 / (met + self.prior), self.rate)
-            self.prompts[key] = (baseline + step * (reward - baseline), met + 1)
+        keys = [self._key(episode.game, turn) for turn in episode.turns]
+        values = [
+            self.prompts.get(key, (roles.get(f"{episode.game}/{turn.seat}", 0.0), 0))[0]
+            for key, turn in zip(keys, episode.turns, strict=True)
+        ]
+        found = [0.0] * len(keys)
+        later: dict[str, tuple[float, float]] = {}  # seat -> value and advantage of its next turn
+        for i in reversed(range(len(keys))):
+            seat = episode.turns[i].seat
+            following, advantage = later.get(seat, (episode.rewards[seat], 0.0))
+            found[i] = following - values[i] + self.trace * advantage
+            later[seat] = (values[i], found[i])
+        for key, value, advantage in zip(keys, values, found, strict=True):
+            self._learn(key, value, advantage)
         return found
+
+    def _learn(self, key: str, value: float, surprise: float) -> None:
+        known, met = self.prompts.pop(key, (value, 0))
+        step = max(1 / (met + self.prior), self.rate)
+        self.prompts[key] = (known + step * surprise, met + 1)
+        if len(self.prompts) > _MOST:
+            self.prompts.pop(next(iter(self.prompts)))
+
+    @staticmethod
+    def _key(game: str, turn: Turn) -> str:
+        return f"{game}/{turn.seat}/{derive(turn.prompt_ids or turn.shown):x}"
 
     def state(self) -> dict[str, Any]:
         return {**self.roles.state(), "prompts": self.prompts}

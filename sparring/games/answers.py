@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
+
+from sparring.nearest import nearest
 
 # reason: rules, observation, think aloud. short: the same, answer only, for small models.
 # terse: a handful of characters without rules, for models that learn from random weights.
@@ -14,8 +15,7 @@ _OPEN = r"\boxed{"
 
 def check_style(style: str) -> None:
     if style not in STYLES:
-        close = difflib.get_close_matches(style, STYLES, n=1, cutoff=0.0)
-        raise ValueError(f"there is no style {style!r}; did you mean {close[0]!r}?")
+        raise ValueError(f"there is no style {style!r}; {nearest(style, STYLES)}")
 
 
 def boxed(text: str) -> str | None:

@@ -67,10 +67,11 @@ def parse(text: str, board: str) -> int | None:
 
 
 def terse(board: str) -> str:
-    """Nine characters, each saying both which cell and whose it is: a free cell is its digit,
-    mine a to i, theirs A to I. A tiny model then need not learn to count places first."""
-    mine = {".": "012345678", mover(board): "abcdefghi"}
-    return "".join(mine.get(mark, "ABCDEFGHI")[cell] for cell, mark in enumerate(board))
+    """One character per mark, saying both which cell and whose it is: mine a to i, theirs A to I.
+    A tiny model then need not learn to count places first; what is not named is free."""
+    mine = ord("a") if mover(board) == "X" else ord("A")
+    start = {"X": mine, "O": ord("a") + ord("A") - mine}
+    return "".join(chr(start[mark] + cell) for cell, mark in enumerate(board) if mark != ".") or "-"
 
 
 @dataclass

@@ -106,6 +106,7 @@ class Learner:
     ) -> None:
         self.policies, self.config, self.seed, self.canary = policies, config, seed, canary
         self.max_tokens = max_tokens
+        self._entropy_bonus = config.entropy
         self.lr_scale = 1.0  # lowered by the collapse guard
         self.optimizers: dict[str, Optimizer] = {}
         for name in learned:
@@ -126,11 +127,17 @@ class Learner:
         decay = 1.0 if self.config.schedule == "constant" else max(self.config.lr_floor, left)
         return self.config.lr * self.lr_scale * warm * decay
 
+    def entropy_bonus(self, iteration: int, iterations: int) -> float:
+        """A straight line from `entropy` to `entropy_end`: curious at first, then decided."""
+        begin, end = self.config.entropy, self.config.entropy_end
+        return begin if end is None else begin + (end - begin) * iteration / max(1, iterations)
+
     def fit(
         self, samples: Sequence[Sample], iteration: int, iterations: int = 1
     ) -> dict[str, float]:
         """Learn from one iteration's samples; returns means over its optimizer steps."""
         stats: dict[str, float] = {}
+        self._entropy_bonus = self.entropy_bonus(iteration, iterations)
         for name in self.optimizers:
             mine = [s for s in samples if s.policy == name and any(s.mask)]
             if not mine:
@@ -208,8 +215,8 @@ class Learner:
                 kl = kl * (logprobs - batch.logprob_N).exp()
             losses = losses + config.kl * kl
             stats["kl"] = float(kl.detach().sum()) * per_token
-        if config.entropy > 0:
-            losses = losses - config.entropy * entropy
+        if self._entropy_bonus > 0:
+            losses = losses - self._entropy_bonus * entropy
         loss = (losses * weights).sum()
         return loss, {"loss": float(loss.detach()), **stats}
 

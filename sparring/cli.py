@@ -1,0 +1,282 @@
+"""The command line. Heavy imports wait inside the commands, so that --help answers at once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+app = typer.Typer(
+    help="Language models that learn by playing each other, under a judge that cannot be "
+    "talked round.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+judge_app = typer.Typer(help="Use a judge on its own.", no_args_is_help=True)
+app.add_typer(judge_app, name="judge")
+console = Console()
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
+Policy = Annotated[
+    str, typer.Option(help="nano, smollm2, a model folder or hub name, RUN or RUN@STEP.")
+]
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a YAML file.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    run: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on from the last good checkpoint.")] = False,
+    smoke: Annotated[bool, typer.Option(help="Shrink it, whole, to under a minute.")] = False,
+) -> None:
+    """Train a recipe; resume it; override any key of its config."""
+    from sparring.run.config import load_recipe
+
+    config = load_recipe(recipe, overrides or [], smoke=smoke)
+    folder = run or default_folder(config.recipe + ("-smoke" if smoke else ""), resume)
+    from sparring.finish import finish
+    from sparring.progress import Live
+    from sparring.train import train as run_training
+
+    console.print(f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}")
+    with Live(console, config.recipe, config.iterations) as live:
+        run_training(config, folder, resume=resume, progress=live)
+    report_path = finish(folder)
+    show_evaluation(folder)
+    console.print(f"report: {report_path}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def play(
+    game: Annotated[str, typer.Argument(help="The game to play, such as tictactoe.")],
+    policy: Policy,
+    seat: Annotated[str | None, typer.Option(help="Your seat; the first one otherwise.")] = None,
+    style: Annotated[str | None, typer.Option(help="The game's style of prompts.")] = None,
+) -> None:
+    """Play against a policy in the terminal."""
+    import asyncio
+
+    from sparring.collect import Job
+    from sparring.collect import play as play_game
+    from sparring.games import load_game
+    from sparring.nearest import nearest
+    from sparring.person import PERSON, with_person
+    from sparring.run.config import ConfigError
+    from sparring.run.policy import load_engine
+
+    table = load_game(game, **game_options(game, policy, style))
+    mine = seat or table.seats[0]
+    if mine not in table.seats:
+        raise ConfigError(f"{game} has no seat {mine!r}; {nearest(mine, table.seats)}")
+    engine, name = load_engine(policy)
+    seating = {s: PERSON if s == mine else name for s in table.seats}
+    seed = int.from_bytes(__import__("os").urandom(4))
+    speak = with_person(
+        engine.act, input, lambda turn: console.print(f"{turn.seat}> {turn.text}", markup=False)
+    )
+    job = Job("play", game, table, table.task(seed), seed, seating)
+    episode = asyncio.run(play_game(job, speak))
+    console.print({"rewards": episode.rewards, **episode.facts})
+
+
+@app.command()
+def arena(
+    policy: Annotated[str, typer.Argument(metavar="RUN", help="RUN, RUN@STEP or any policy.")],
+    against: Annotated[str, typer.Option(help="random, perfect, scripted, or a policy.")],
+    games: Annotated[int, typer.Option(min=1, help="How many games, seats alternating.")] = 100,
+    game: Annotated[str | None, typer.Option(help="Which game, if the run has several.")] = None,
+    temperature: Annotated[float, typer.Option(min=0, help="0 plays the likeliest action.")] = 0.0,
+    seed: int = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Play a policy against another and count the results."""
+    import asyncio
+
+    from sparring.curriculum.opponents import PROGRAMS
+    from sparring.evaluate.arena import match
+    from sparring.games import load_game
+    from sparring.run.policy import add_policy, load_engine
+
+    chosen = game or first_game(policy)
+    table = load_game(chosen, **game_options(chosen, policy, None))
+    engine, name = load_engine(policy)
+    opponent = against
+    if against not in PROGRAMS:
+        opponent = "opponent"
+        add_policy(engine, against, opponent)
+    score, _ = asyncio.run(
+        match(chosen, table, engine.act, name, opponent, games, seed=seed, temperature=temperature)
+    )
+    say(score.as_dict(), as_json)
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(help="The run's folder.")]) -> None:
+    """Write a run's report: one HTML file."""
+    from sparring.report import write_report
+    from sparring.run.rundir import RunDir
+
+    console.print(write_report(RunDir.existing(run).path), soft_wrap=True, highlight=False)
+
+
+@app.command()
+def recipes(as_json: AsJson = False) -> None:
+    """List the recipes."""
+    from sparring.run.config import RECIPES, recipe_names
+
+    about = {}
+    for name in recipe_names():
+        lines = (RECIPES / f"{name}.yaml").read_text().splitlines()
+        about[name] = lines[0].removeprefix("#").strip() if lines else ""
+    say(about, as_json)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Say what this machine can do, and how to add what it cannot."""
+    from sparring.doctor import as_json as to_json
+    from sparring.doctor import examine
+
+    findings = examine()
+    if as_json:
+        print(json.dumps(to_json(findings), indent=1))
+        return
+    table = RichTable(box=None, pad_edge=False)
+    for column in ("", "ability", "detail", "to add it"):
+        table.add_column(column, overflow="fold")
+    for f in findings:
+        table.add_row("✓" if f.ok else "✗", f.name, f.detail, f.add)
+    console.print(table)
+
+
+@app.command("eval")
+def evaluate_benchmark(
+    benchmark: Annotated[str, typer.Argument(help="mbpp or humaneval.")],
+    policy: Policy,
+    data: Annotated[Path | None, typer.Option(help="The benchmark's JSONL file.")] = None,
+    k: Annotated[str, typer.Option(help="Which pass@k, such as 1,10.")] = "1",
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate a policy on a benchmark; `--policy reference` judges the reference solutions."""
+    from sparring.evaluate.cli import eval_benchmark
+
+    raise typer.Exit(eval_benchmark(benchmark, policy, data, k, as_json))
+
+
+@judge_app.command("python")
+def judge_python(
+    file: Annotated[Path, typer.Argument(help="Lines of {id, code, tests, entry?, setup?}.")],
+    as_json: AsJson = False,
+    workers: int | None = None,
+    timeout_s: float = 5.0,
+    sandbox: Annotated[str, typer.Option(help="bwrap, or `unsafe` in so many words.")] = "bwrap",
+) -> None:
+    """Judge Python programs by their tests; one verdict line per line, in order."""
+    from sparring.judge.cli import judge_python as judge
+
+    raise typer.Exit(judge(file, as_json, workers=workers, timeout_s=timeout_s, sandbox=sandbox))
+
+
+def default_folder(name: str, resume: bool) -> Path:
+    """runs/NAME, or the next free NAME-2, NAME-3 …; with --resume, the newest of them."""
+    root = Path("runs")
+    taken = sorted(
+        (p for p in root.glob(f"{name}*") if p.name == name or p.name[len(name) + 1 :].isdigit()),
+        key=lambda p: (len(p.name), p.name),
+    )
+    if resume and taken:
+        return taken[-1]
+    return root / (f"{name}-{len(taken) + 1}" if taken else name)
+
+
+def run_config(policy: str) -> Any:
+    """The config of the run a policy comes from, or None."""
+    from sparring.run.policy import find_trained
+
+    found = find_trained(policy)
+    return found.config if found else None
+
+
+def first_game(policy: str) -> str:
+    from sparring.run.config import ConfigError
+
+    config = run_config(policy)
+    if config is None:
+        raise ConfigError(f"{policy} is no run: say which game with --game")
+    return str(next(iter(config.games)))
+
+
+def game_options(game: str, policy: str, style: str | None) -> dict[str, Any]:
+    """The options a policy was trained with; nano reads only the terse style."""
+    config = run_config(policy)
+    options = dict((config.games.get(game) or {}) if config else {})
+    options.pop("weight", None)
+    if style or (not options and policy == "nano"):
+        options["style"] = style or "terse"
+    return options
+
+
+def show_evaluation(run: Path) -> None:
+    """The closing evaluation as a table, where there is one."""
+    path = run / "evaluation.json"
+    if not path.exists():
+        return
+    found = json.loads(path.read_text())
+    before = found.pop("untrained", {})
+    table = RichTable(title="after training (before)", box=None)
+    for column in ("game", "against", "wins", "draws", "losses", "invalid"):
+        table.add_column(column)
+    for game, results in found.items():
+        for opponent, score in results.items():
+            if isinstance(score, dict) and "games" in score:
+                old = before.get(game, {}).get(opponent, {})
+                cells = [f"{score[k]} ({old.get(k, '–')})" for k in ("wins", "draws", "losses")]
+                table.add_row(game, opponent, *cells, f"{score['invalid']} ({old.get('invalid')})")
+        for name, value in results.get("exact", {}).items():
+            old_value = before.get(game, {}).get("exact", {}).get(name, float("nan"))
+            table.add_row(game, name, f"{value:.4f} ({old_value:.4f})")
+    console.print(table)
+
+
+def say(facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(facts))
+        return
+    table = RichTable(box=None, show_header=False, pad_edge=False)
+    for key, value in facts.items():
+        table.add_row(str(key), str(value))
+    console.print(table)
+
+
+def main() -> None:
+    """Entry point: errors that a person can mend are said in one line, without a traceback."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        code = exit_code(error)
+        if code is None:
+            raise
+        print(f"sparring: {error}", file=sys.stderr)
+        sys.exit(code)
+
+
+def exit_code(error: Exception) -> int | None:
+    """2 for what was asked wrongly, 1 for what went wrong, None for a bug."""
+    wrong = {"ConfigError", "UnknownGame", "ModelMissing", "SandboxMissing", "BadTests"}
+    broken = {"RunError", "CheckpointError", "CanaryError"}
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if names & wrong:
+        return 2
+    return 1 if names & broken else None

