@@ -34,7 +34,7 @@ SOURCES = {"mbpp": "google-research-datasets/mbpp", "humaneval": "openai/openai_
 def eval_benchmark(
     name: str,
     policy: str,
-    data: str | None = None,
+    data: str | Path | None = None,
     k: str | Sequence[int] = "1",
     as_json: bool = False,
     *,
@@ -55,7 +55,7 @@ def eval_benchmark(
     """Print one evaluation. 0: done; 1: some attempts are void; 2: nothing could be evaluated."""
     try:
         ks = parse_k(k, samples)
-        source = find_data(name, data)
+        source = find_data(name, str(data) if data else None)
         judge = Judge(timeout_s=timeout_s, sandbox=mbpp.jail(sandbox))
         if policy == REFERENCE:
             ks, found = [1], load(name, source, None, problems)
