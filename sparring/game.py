@@ -172,6 +172,10 @@ class Game:
     async def close(self) -> None:
         """Stop what `open` started."""
 
+    def match_task(self, seed: int) -> Task:
+        """The task of a game that counts; differs where training begins in special places."""
+        return self.task(seed)
+
     def perfect(self, view: View, seed: int) -> str:
         """The action of a perfect player, for games that are solved."""
         raise ValueError(f"nobody has written a perfect player for {type(self).__name__}")

@@ -53,7 +53,7 @@ async def match(
             id=f"{policy}-{opponent}-{i}",
             name=name,
             game=game,
-            task=game.task(derive(seed, "match", i)),
+            task=game.match_task(derive(seed, "match", i)),
             seed=derive(seed, "match", i, opponent),
             seating=seated(game.seats, i, policy, opponent),
         )

@@ -134,6 +134,10 @@ class TicTacToe(Game):
             moves.append(cell)
         return Task(id=str(seed), game="tictactoe", data={"seed": seed, "opening": moves})
 
+    def match_task(self, seed: int) -> Task:
+        """Matches begin on the empty board."""
+        return Task(id=str(seed), game="tictactoe", data={"seed": seed, "opening": []})
+
     def prompt(self, board: str) -> str:
         me = mover(board)
         if self.style == "terse":
