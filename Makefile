@@ -10,11 +10,11 @@ DEMO := runs/demo
 demo: setup ## train tic-tac-toe self-play from random weights, then show the report
 	@if [ -f $(DEMO)/report.html ]; then \
 	  echo "the demo has run; remove $(DEMO) to run it again"; \
+	  echo $(abspath $(DEMO))/report.html; \
 	else \
 	  resume=$$( [ -d $(DEMO) ] && echo --resume || true ); \
 	  $(BIN)/sparring train tictactoe --run $(DEMO) $$resume; \
 	fi
-	@echo $(abspath $(DEMO))/report.html
 
 test: setup sandbox smollm2 lint ## lint, types and tests
 	$(BIN)/mypy

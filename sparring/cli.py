@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import secrets
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,9 +50,10 @@ def train(
     console.print(f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}")
     with Live(console, config.recipe, config.iterations) as live:
         run_training(config, folder, resume=resume, progress=live)
-    report_path = finish(folder)
+    report_path = finish(folder).resolve()
     show_evaluation(folder)
-    console.print(f"report: {report_path}", soft_wrap=True, highlight=False)
+    console.print("report:")
+    print(report_path)  # alone on the last line, for whoever takes it from there
 
 
 @app.command()
@@ -78,7 +80,7 @@ def play(
         raise ConfigError(f"{game} has no seat {mine!r}; {nearest(mine, table.seats)}")
     engine, name = load_engine(policy)
     seating = {s: PERSON if s == mine else name for s in table.seats}
-    seed = int.from_bytes(__import__("os").urandom(4))
+    seed = secrets.randbits(32)
     speak = with_person(
         engine.act, input, lambda turn: console.print(f"{turn.seat}> {turn.text}", markup=False)
     )
@@ -102,13 +104,17 @@ def arena(
 
     from sparring.curriculum.opponents import PROGRAMS
     from sparring.evaluate.arena import match
+    from sparring.evaluate.standard import opponents_of
     from sparring.games import load_game
+    from sparring.run.config import ConfigError
     from sparring.run.policy import add_policy, load_engine
 
     chosen = game or first_game(policy)
     table = load_game(chosen, **game_options(chosen, policy, None))
-    engine, name = load_engine(policy)
     opponent = against
+    if against in PROGRAMS and against not in opponents_of(table):
+        raise ConfigError(f"nobody has written a {against} player for {chosen}")
+    engine, name = load_engine(policy)
     if against not in PROGRAMS:
         opponent = "opponent"
         add_policy(engine, against, opponent)
@@ -188,13 +194,12 @@ def judge_python(
 def default_folder(name: str, resume: bool) -> Path:
     """runs/NAME, or the next free NAME-2, NAME-3 …; with --resume, the newest of them."""
     root = Path("runs")
-    taken = sorted(
-        (p for p in root.glob(f"{name}*") if p.name == name or p.name[len(name) + 1 :].isdigit()),
-        key=lambda p: (len(p.name), p.name),
-    )
-    if resume and taken:
-        return taken[-1]
-    return root / (f"{name}-{len(taken) + 1}" if taken else name)
+    endings = [p.name.removeprefix(name) for p in root.glob(f"{name}*")]
+    taken = [1 for e in endings if not e]
+    taken += [int(e[1:]) for e in endings if e[:1] == "-" and e[1:].isdigit()]
+    newest = max(taken, default=0)
+    number = newest if resume and newest else newest + 1
+    return root / (f"{name}-{number}" if number > 1 else name)
 
 
 def run_config(policy: str) -> Any:
@@ -264,6 +269,9 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(130)
+    except EOFError:
+        print("sparring: the input ended before the game did", file=sys.stderr)
+        sys.exit(1)
     except Exception as error:
         code = exit_code(error)
         if code is None:
@@ -279,4 +287,5 @@ def exit_code(error: Exception) -> int | None:
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & wrong:
         return 2
-    return 1 if names & broken else None
+    # What the operating system refuses, such as a full disk, is no bug either.
+    return 1 if names & broken or isinstance(error, OSError) else None

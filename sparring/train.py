@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sparring.engines.transformers import TransformersEngine
     from sparring.learn.learner import Learner
 
+log = logging.getLogger(__name__)
 Progress = Callable[[dict[str, Any]], None]
 
 
@@ -60,10 +62,7 @@ class Parts:
             "versions": {n: learner.policies.version(n) for n in learner.policies.names()},
         }
         checkpoint.save(run.checkpoints, iteration, tensors, state)
-        if self.guard.best_step is not None:
-            checkpoint.point(run.checkpoints, "best", self.guard.best_step)
-        protect = {0, self.guard.best_step or 0}
-        checkpoint.prune(run.checkpoints, self.config.checkpoint.keep, protect)
+        checkpoint.tidy(run.checkpoints, self.config.checkpoint.keep, self.guard.best_step)
 
     def load(self, tensors: checkpoint.Tensors, state: dict[str, Any]) -> None:
         self.opponents.load(state["opponents"], self.learner.policies)
@@ -232,8 +231,12 @@ def resume_from(run: RunDir, parts: Parts) -> int:
     step, tensors, state, problems = found
     parts.load(tensors, state)
     run.rewind(step)
+    checkpoint.point(run.checkpoints, "best", parts.guard.best_step)
     for problem in problems:
+        log.warning("%s; going on from %s", problem, checkpoint.step_name(step))
         run.event(step, "damaged_checkpoint", problem)
+    if step > 0:
+        run.event(step, "resumed", f"from {checkpoint.step_name(step)}")
     return step
 
 

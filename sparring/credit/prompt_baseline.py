@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparring.credit.role_baseline import RoleBaseline
+from sparring.credit.role_baseline import RoleBaseline, learners
 from sparring.types import Episode, Turn, derive
 
 _MOST = 200_000  # prompts remembered; the longest unseen are forgotten
@@ -27,13 +27,13 @@ class PromptBaseline:
         self.prompts: dict[str, tuple[float, int]] = {}  # prompt -> baseline, times met
 
     def advantages(self, episodes: list[Episode]) -> list[list[float]]:
-        return [self._episode(episode) for episode in episodes]
+        learned = learners(episodes)
+        return [self._episode(episode, learned) for episode in episodes]
 
-    def _episode(self, episode: Episode) -> list[float]:
-        """Backwards over each seat's turns: A = δ + trace · A of the next, δ from prompt to prompt."""
+    def _episode(self, episode: Episode, learned: set[str]) -> list[float]:
+        """Backwards over each seat's turns: A = δ + trace · A of the next, δ prompt to prompt."""
         roles = dict(self.roles.baselines)
-        for seat, reward in episode.rewards.items():
-            self.roles.surprise(f"{episode.game}/{seat}", reward)
+        self.roles.surprises(episode, learned)
         keys = [self._key(episode.game, turn) for turn in episode.turns]
         values = [
             self.prompts.get(key, (roles.get(f"{episode.game}/{turn.seat}", 0.0), 0))[0]
@@ -46,8 +46,9 @@ class PromptBaseline:
             following, advantage = later.get(seat, (episode.rewards[seat], 0.0))
             found[i] = following - values[i] + self.trace * advantage
             later[seat] = (values[i], found[i])
-        for key, value, advantage in zip(keys, values, found, strict=True):
-            self._learn(key, value, advantage)
+        for turn, key, value, advantage in zip(episode.turns, keys, values, found, strict=True):
+            if turn.policy in learned:
+                self._learn(key, value, advantage)
         return found
 
     def _learn(self, key: str, value: float, surprise: float) -> None:

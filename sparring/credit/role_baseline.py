@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sparring.types import Episode
+
+
+def learners(episodes: Sequence[Episode]) -> set[str]:
+    """The policies that learn from these episodes. What an opponent earned says nothing of what a
+    learner can expect in that seat, so only their seats move a baseline."""
+    return {turn.policy for e in episodes for turn in e.turns if turn.trainable}
+
+
+def learning_seats(episode: Episode, learned: set[str]) -> set[str]:
+    """The seats that learners hold, whether or not they came to speak."""
+    holders = {turn.seat: turn.policy for turn in episode.turns} | episode.seating
+    return {seat for seat, policy in holders.items() if policy in learned}
 
 
 class RoleBaseline:
@@ -18,20 +31,24 @@ class RoleBaseline:
         self.baselines: dict[str, float] = {}
 
     def advantages(self, episodes: list[Episode]) -> list[list[float]]:
+        learned = learners(episodes)
         found = []
         for episode in episodes:
-            by_seat = {
-                seat: self.surprise(f"{episode.game}/{seat}", reward)
-                for seat, reward in episode.rewards.items()
-            }
+            by_seat = self.surprises(episode, learned)
             found.append([by_seat[turn.seat] for turn in episode.turns])
         return found
 
-    def surprise(self, role: str, reward: float) -> float:
-        """The reward less the role's baseline, which then moves."""
-        baseline = self.baselines.get(role, 0.0)
-        self.baselines[role] = self.decay * baseline + (1 - self.decay) * reward
-        return reward - baseline
+    def surprises(self, episode: Episode, learned: set[str]) -> dict[str, float]:
+        """Each seat's reward less its baseline, which then moves if a learner sat there."""
+        found = {}
+        moving = learning_seats(episode, learned)
+        for seat, reward in episode.rewards.items():
+            role = f"{episode.game}/{seat}"
+            baseline = self.baselines.get(role, 0.0)
+            found[seat] = reward - baseline
+            if seat in moving:
+                self.baselines[role] = self.decay * baseline + (1 - self.decay) * reward
+        return found
 
     def state(self) -> dict[str, Any]:
         return {"baselines": self.baselines}

@@ -3,6 +3,7 @@ advantages it does not know."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -34,10 +35,7 @@ class Optimizer:
 
     def __init__(self, parameters: dict[str, Any], config: LearnConfig) -> None:
         self.parameters = parameters
-        self.masters = {
-            name: p if p.dtype == torch.float32 else p.detach().float().clone()
-            for name, p in parameters.items()
-        }
+        self.masters = _masters(parameters)
         self.adam = torch.optim.AdamW(
             list(self.masters.values()),
             lr=config.lr,
@@ -51,6 +49,7 @@ class Optimizer:
             p.grad = None
 
     def step(self, lr: float, max_norm: float) -> float:
+        """One step; the norm of its gradient. A step whose norm is not finite is not taken."""
         for group in self.adam.param_groups:
             group["lr"] = lr
         for name, p in self.parameters.items():
@@ -93,6 +92,15 @@ class Optimizer:
                 }
 
 
+def _masters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Float32 copies to move, so that small steps are not rounded away; or the weights themselves,
+    where they are float32."""
+    return {
+        name: p if p.dtype == torch.float32 else p.detach().float().clone()
+        for name, p in parameters.items()
+    }
+
+
 class Learner:
     def __init__(
         self,
@@ -109,13 +117,16 @@ class Learner:
         self._entropy_bonus = config.entropy
         self.lr_scale = 1.0  # lowered by the collapse guard
         self.optimizers: dict[str, Optimizer] = {}
+        self.magnets: dict[str, dict[str, Tensor]] = {}  # moving references, in float32
         for name in learned:
             if name not in policies.names():
                 policies.add(name)
             self.optimizers[name] = Optimizer(policies.parameters(name), config)
             moving = config.kl > 0 and config.reference == "moving"
-            if moving and self.reference(name) not in policies.names():
-                policies.add(self.reference(name), name)
+            if moving:
+                if self.reference(name) not in policies.names():
+                    policies.add(self.reference(name), name)
+                self.magnets[name] = _masters(policies.parameters(self.reference(name)))
 
     def reference(self, name: str) -> str:
         return f"{REFERENCE}_{name}" if self.config.reference == "moving" else BASE
@@ -152,7 +163,7 @@ class Learner:
         self, name: str, samples: list[Sample], iteration: int, lr: float
     ) -> dict[str, float]:
         sums: dict[str, float] = defaultdict(float)
-        steps = 0
+        steps = skipped = 0
         gap = None
         for epoch in range(self.config.epochs):
             generator = torch.Generator().manual_seed(derive(self.seed, iteration, epoch, name))
@@ -161,13 +172,17 @@ class Learner:
                 if gap is None:
                     gap = found["canary"]
                     self._check_canary(gap, name)
-                found["grad_norm"] = self.optimizers[name].step(lr, self.config.max_grad_norm)
-                for key, value in found.items():
+                norm = self.optimizers[name].step(lr, self.config.max_grad_norm)
+                if not math.isfinite(norm):
+                    skipped += 1  # the weights did not move, and its numbers are none
+                    continue
+                for key, value in {**found, "grad_norm": norm}.items():
                     sums[key] += value
                 steps += 1
         self._move_reference(name)
-        means = {key: value / steps for key, value in sums.items()}
-        return {**means, "canary": gap or 0.0, "lr": lr, "steps": float(steps)}
+        means = {key: value / max(1, steps) for key, value in sums.items()}
+        counts = {"steps": float(steps), "skipped": float(skipped)}
+        return {**means, "canary": gap or 0.0, "lr": lr, **counts}
 
     def _accumulate(self, name: str, samples: list[Sample]) -> dict[str, float]:
         """Forward and backward over one optimizer batch, in micro-batches."""
@@ -245,10 +260,18 @@ class Learner:
     @torch.no_grad()
     def _move_reference(self, name: str) -> None:
         """The magnet follows the policy slowly, which is what stops self-play from cycling."""
-        if self.config.kl > 0 and self.config.reference == "moving":
-            current, magnet = self.policies.state(name), self.policies.state(self.reference(name))
-            for key, value in magnet.items():
-                value.lerp_(current[key], self.config.reference_rate)
+        for key, magnet in self.magnets.get(name, {}).items():
+            magnet.lerp_(self.optimizers[name].masters[key], self.config.reference_rate)
+        self._show_reference(name)
+
+    @torch.no_grad()
+    def _show_reference(self, name: str) -> None:
+        """The reference speaks with its magnet's weights, rounded where they are not float32."""
+        if name in self.magnets:
+            shown = self.policies.parameters(self.reference(name))
+            for key, magnet in self.magnets[name].items():
+                if shown[key] is not magnet:
+                    shown[key].copy_(magnet)
 
     def state(self) -> dict[str, dict[str, Tensor]]:
         """All tensors that shape the next step, by file."""
@@ -256,13 +279,16 @@ class Learner:
         for name, optimizer in self.optimizers.items():
             found[f"{name}.policy"] = self.policies.state(name)
             found[f"{name}.optimizer"] = optimizer.state()
-            if self.reference(name) in self.policies.names() and self.reference(name) != BASE:
-                found[f"{name}.reference"] = self.policies.state(self.reference(name))
+            if name in self.magnets:
+                found[f"{name}.reference"] = {k: m.detach() for k, m in self.magnets[name].items()}
         return found
 
     def load(self, state: dict[str, dict[str, Tensor]]) -> None:
         for name, optimizer in self.optimizers.items():
             self.policies.load(name, state[f"{name}.policy"])
             optimizer.load(state[f"{name}.optimizer"])
-            if f"{name}.reference" in state:
-                self.policies.load(self.reference(name), state[f"{name}.reference"])
+            if name in self.magnets:
+                with torch.no_grad():
+                    for key, magnet in self.magnets[name].items():
+                        magnet.copy_(state[f"{name}.reference"][key])
+                self._show_reference(name)

@@ -19,6 +19,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from sparring.nearest import nearest
+
 log = logging.getLogger(__name__)
 
 NANO_SPECIALS = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
@@ -40,14 +42,16 @@ def load_model(
     """The base model and tokenizer of `name`, on `device`."""
     torch_dtype = getattr(torch, dtype)
     if name == "nano":
-        return make_nano(seed).to(device=device, dtype=torch_dtype), nano_tokenizer()
+        nano: Any = make_nano(seed)
+        return nano.to(device=device, dtype=torch_dtype), nano_tokenizer()
     folder = str(smollm2_folder()) if name == "smollm2" else name
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch_dtype)
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch_dtype)
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
         raise ModelMissing(
-            f"no model {name!r} could be loaded: {str(error).splitlines()[0]} "
+            f"no model {name!r} could be loaded ({nearest(name, ('nano', 'smollm2'))}): "
+            f"{str(error).splitlines()[0]} "
             "A policy is `nano`, `smollm2`, a folder with a transformers model, or a hub name."
         ) from error
     if tokenizer.pad_token_id is None:
@@ -114,7 +118,7 @@ def convert_gguf(gguf: Path, folder: Path) -> None:
     from transformers import GgufConfig
 
     # Without dequantize the weights stay packed and every product unpacks them again.
-    model = AutoModelForCausalLM.from_pretrained(
+    model: Any = AutoModelForCausalLM.from_pretrained(
         gguf.parent,
         gguf_file=gguf.name,
         quantization_config=GgufConfig(dequantize=True),

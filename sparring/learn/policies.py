@@ -121,14 +121,12 @@ class LoraPolicies(Policies):
         *,
         r: int = 16,
         alpha: int = 32,
-        dropout: float = 0.0,
         seed: int = 0,
     ) -> None:
         super().__init__(model, tokenizer)
         self._lora = LoraConfig(
             r=r,
             lora_alpha=alpha,
-            lora_dropout=dropout,
             target_modules="all-linear",
             task_type="CAUSAL_LM",
         )
@@ -216,6 +214,5 @@ def wrap_model(model: Any, tokenizer: Any, config: LearnConfig, *, seed: int = 0
         tokenizer,
         r=config.lora_r,
         alpha=config.lora_alpha,
-        dropout=config.lora_dropout,
         seed=seed,
     )

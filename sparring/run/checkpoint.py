@@ -28,12 +28,13 @@ def step_name(step: int) -> str:
 
 
 def steps(folder: Path) -> list[int]:
-    """All finished checkpoints, oldest first."""
-    return sorted(int(p.name[5:]) for p in folder.glob("step_*") if (p / MANIFEST).exists())
+    """All checkpoints, oldest first. They appear whole, so one that is not whole is damaged."""
+    return sorted(int(p.name[5:]) for p in folder.glob("step_*") if p.name[5:].isdigit())
 
 
 def save(folder: Path, step: int, tensors: Tensors, state: dict[str, Any]) -> Path:
     """Write everything beside its final place, then rename: a crash leaves the last one whole."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     target, unfinished = folder / step_name(step), folder / f".{step_name(step)}.unfinished"
@@ -52,10 +53,11 @@ def save(folder: Path, step: int, tensors: Tensors, state: dict[str, Any]) -> Pa
             shutil.rmtree(target)
         unfinished.rename(target)
         _flush(folder)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # safetensors has its own word for a full disk
         shutil.rmtree(unfinished, ignore_errors=True)
+        reason = getattr(error, "strerror", None) or error
         raise CheckpointError(
-            f"the checkpoint of iteration {step} could not be written: {error.strerror or error}. "
+            f"the checkpoint of iteration {step} could not be written: {reason}. "
             f"{_last_good(folder)} Make room or bring the folder back, then --resume."
         ) from error
     return target
@@ -69,7 +71,12 @@ def load(folder: Path, step: int) -> tuple[Tensors, dict[str, Any]]:
     reason = damage(path)
     if reason:
         raise CheckpointError(f"{path.name} is damaged: {reason}")
-    tensors = {p.stem: load_file(p) for p in sorted(path.glob("*.safetensors"))}
+    files = sorted(json.loads((path / MANIFEST).read_text())["sha256"])
+    tensors = {
+        name.removesuffix(".safetensors"): load_file(path / name)
+        for name in files
+        if name.endswith(".safetensors")
+    }
     return tensors, json.loads((path / "state.json").read_text())
 
 
@@ -91,9 +98,12 @@ def load_latest(folder: Path) -> tuple[int, Tensors, dict[str, Any], list[str]] 
 def damage(path: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     try:
-        sums = json.loads((path / MANIFEST).read_text())["sha256"]
+        manifest = json.loads((path / MANIFEST).read_text())
+        step, sums = manifest["step"], dict(manifest["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
         return f"its {MANIFEST} cannot be read"
+    if path.name != step_name(step) or "state.json" not in sums:
+        return f"its {MANIFEST} is not the one that was written"
     for name, expected in sums.items():
         file = path / name
         if not file.exists():
@@ -107,11 +117,36 @@ def prune(folder: Path, keep: int, protect: set[int]) -> None:
     """Forget all but the newest few and the protected ones."""
     for step in steps(folder)[:-keep]:
         if step not in protect:
-            shutil.rmtree(folder / step_name(step))
+            # Out of sight first: a kill halfway must not leave half of it under its name.
+            gone = folder / f".{step_name(step)}.gone"
+            (folder / step_name(step)).rename(gone)
+    for left in folder.glob(".step_*"):
+        shutil.rmtree(left)
 
 
-def point(folder: Path, name: str, step: int) -> None:
-    """Let `name` (such as `best`) stand for a step, atomically."""
+def tidy(folder: Path, keep: int, best: int | None) -> None:
+    """Point at the best and prune; it and the first one, the untrained, are kept."""
+    try:
+        point(folder, "best", best)
+        prune(folder, keep, {0, best or 0})
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder} could not be tidied: {error.strerror or error}. {_last_good(folder)}"
+        ) from error
+
+
+def set_aside(folder: Path, step: int) -> None:
+    """Keep a damaged checkpoint for whoever wants to look, but no longer as a checkpoint."""
+    aside = folder / f"damaged_{step_name(step)}"
+    shutil.rmtree(aside, ignore_errors=True)
+    (folder / step_name(step)).rename(aside)
+
+
+def point(folder: Path, name: str, step: int | None) -> None:
+    """Let `name` (such as `best`) stand for a step, atomically; or for none."""
+    if step is None:
+        (folder / name).unlink(missing_ok=True)
+        return
     unfinished = folder / f".{name}.unfinished"
     unfinished.unlink(missing_ok=True)
     unfinished.symlink_to(step_name(step))

@@ -71,7 +71,6 @@ class LearnConfig(Section):
     weights: Literal["full", "lora"] = "lora"
     lora_r: int = Field(16, ge=1)
     lora_alpha: int = Field(32, ge=1)
-    lora_dropout: float = Field(0.0, ge=0, lt=1)
     lr: float = Field(1e-5, gt=0)
     schedule: Literal["constant", "linear"] = "constant"
     lr_floor: float = Field(0.05, ge=0, le=1)  # share of lr that a linear schedule ends at
@@ -184,10 +183,12 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
         raise ConfigError(f"there is no recipe {name!r}; {nearest(name, recipe_names())}")
     try:
         data = yaml.safe_load(path.read_text()) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path.name} is not YAML: {error}") from error
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path.name} cannot be read as YAML: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path.name} holds no keys and values")
     data = {"recipe": path.stem, **data}
-    smoke_keys = data.pop("smoke", {})
+    smoke_keys = data.pop("smoke", None) or {}
     if smoke:
         for key, value in {**SMOKE, **smoke_keys}.items():
             _set(data, key, value)
@@ -196,7 +197,10 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
         key, separator, value = override.partition("=")
         if not separator:
             raise ConfigError(f"{override!r} is not an override; write key=value")
-        _set(data, key, yaml.safe_load(value))
+        try:
+            _set(data, key, yaml.safe_load(value))
+        except yaml.YAMLError as error:
+            raise ConfigError(f"the value of {override!r} is not YAML") from error
     return make_config(data)
 
 

@@ -45,13 +45,25 @@ class RunDir:
                 raise ConfigError(f"{path} holds this run already; add --resume to go on with it")
             for log in (run.metrics, run.events):
                 mend(log)
+            run._make_folders()
             return run
-        if path.exists() and any(path.iterdir()):
+        # A kill may have left no more than the beginnings of the config.
+        if path.exists() and any(p.name != ".config.yaml.unfinished" for p in path.iterdir()):
             raise ConfigError(f"{path} is not empty and holds no run; choose another folder")
-        run.episodes.mkdir(parents=True)
-        run.checkpoints.mkdir()
+        path.mkdir(parents=True, exist_ok=True)
         write_whole(path / "config.yaml", dump(config).encode())
+        run._make_folders()
         return run
+
+    def _make_folders(self) -> None:
+        begun = any(m["iteration"] > 0 for m in read_lines(self.metrics))
+        if begun and not self.checkpoints.is_dir():
+            raise RunError(
+                f"{self.checkpoints} is gone, and with it all that {self.path} could go on from. "
+                "Bring it back, or begin anew in another folder."
+            )
+        self.episodes.mkdir(exist_ok=True)
+        self.checkpoints.mkdir(exist_ok=True)
 
     @classmethod
     def existing(cls, path: Path) -> RunDir:
@@ -93,9 +105,7 @@ class RunDir:
         for step in checkpoint.steps(self.checkpoints):
             if step > iteration:
                 # Damaged, or it would have been the one to resume from.
-                (self.checkpoints / checkpoint.step_name(step)).rename(
-                    self.checkpoints / f"damaged_{checkpoint.step_name(step)}"
-                )
+                checkpoint.set_aside(self.checkpoints, step)
 
     def read_episodes(self, iteration: int) -> list[Episode]:
         with gzip.open(self._episodes_of(iteration), "rt") as file:
