@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 from importlib import util
 from pathlib import Path
 from typing import Any
 
 from sparring.run.config import Config, ConfigError
+from sparring.run.rundir import write_whole
 
 log = logging.getLogger(__name__)
+_WAIT_S = 30  # for the W&B server, before the run is recorded offline
 
 
 class Tracking:
@@ -22,7 +25,9 @@ class Tracking:
         if config.tracking.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(str(run / "tensorboard"), purge_step=first)
+            # What a killed life of this run wrote after its last checkpoint is played again.
+            again = first + 1 if first else None
+            self._board = SummaryWriter(str(run / "tensorboard"), purge_step=again)
         if wants_wandb(config.tracking.wandb):
             self._wandb = _start_wandb(config, run)
 
@@ -36,10 +41,13 @@ class Tracking:
             self._wandb.log(numbers, step=step)
 
     def close(self) -> None:
-        if self._board is not None:
-            self._board.close()
-        if self._wandb is not None:
-            self._wandb.finish()
+        """Never the reason a run fails: what it was told is in metrics.jsonl."""
+        closers = [self._board and self._board.close, self._wandb and self._wandb.finish]
+        for close in filter(None, closers):
+            try:
+                close()
+            except Exception as error:
+                log.warning("tracking could not be closed: %s", error)
 
 
 def wants_wandb(setting: str) -> bool:
@@ -55,14 +63,28 @@ def wants_wandb(setting: str) -> bool:
 def _start_wandb(config: Config, run: Path) -> Any:
     import wandb
 
-    online = bool(os.environ.get("WANDB_API_KEY"))
-    if not online:
-        log.info("no WANDB_API_KEY: recording offline into %s", run / "wandb")
-    return wandb.init(
-        project=config.tracking.project,
-        name=run.name,
-        dir=str(run),
-        mode="online" if online else "offline",
-        config=config.model_dump(mode="json"),
-        resume="allow",
-    )
+    plan: dict[str, Any] = {
+        "project": config.tracking.project,
+        "name": run.name,
+        "id": _wandb_id(run),
+        "dir": str(run),
+        "config": config.model_dump(mode="json"),
+        "resume": "allow",
+        "settings": wandb.Settings(silent=True, init_timeout=_WAIT_S),
+    }
+    if os.environ.get("WANDB_API_KEY"):
+        try:
+            return wandb.init(mode="online", **plan)
+        except wandb.Error as error:
+            log.warning("W&B cannot be reached: %s", error)
+            wandb.teardown()  # or the id would still be taken
+    log.info("recording for W&B offline into %s; `wandb sync` sends it", run / "wandb")
+    return wandb.init(mode="offline", **plan)
+
+
+def _wandb_id(run: Path) -> str:
+    """The same for every life of a run, so that they are one run there too."""
+    path = run / "wandb_id"
+    if not path.exists():
+        write_whole(path, secrets.token_hex(8).encode())
+    return path.read_text()
