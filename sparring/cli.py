@@ -47,7 +47,9 @@ def train(
     from sparring.progress import Live
     from sparring.train import train as run_training
 
-    console.print(f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}")
+    console.print(
+        f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}", soft_wrap=True
+    )
     with Live(console, config.recipe, config.iterations) as live:
         run_training(config, folder, resume=resume, progress=live)
     report_path = finish(folder).resolve()
@@ -167,14 +169,27 @@ def doctor(as_json: AsJson = False) -> None:
 def evaluate_benchmark(
     benchmark: Annotated[str, typer.Argument(help="mbpp or humaneval.")],
     policy: Policy,
-    data: Annotated[Path | None, typer.Option(help="The benchmark's JSONL file.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="A JSONL file, dataset folder or hub name.")
+    ] = None,
     k: Annotated[str, typer.Option(help="Which pass@k, such as 1,10.")] = "1",
+    samples: Annotated[int | None, typer.Option(help="Attempts per problem.")] = None,
+    problems: Annotated[int | None, typer.Option(help="Only the first so many.")] = None,
+    chat: Annotated[bool, typer.Option(help="Ask in chat, without examples.")] = False,
+    temperature: float | None = None,
+    max_tokens: int = 512,
+    seed: int = 0,
+    sandbox: Annotated[str, typer.Option(help="bubblewrap, or `unsafe`.")] = "bubblewrap",
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a policy on a benchmark; `--policy reference` judges the reference solutions."""
     from sparring.evaluate.cli import eval_benchmark
 
-    raise typer.Exit(eval_benchmark(benchmark, policy, data, k, as_json))
+    code = eval_benchmark(
+        benchmark, policy, data, k, as_json, chat=chat, samples=samples, problems=problems,
+        temperature=temperature, max_tokens=max_tokens, seed=seed, sandbox=sandbox,
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 @judge_app.command("python")
