@@ -1,0 +1,149 @@
+"""Runs as processes of their own, so that they can die. They are forked from a server that has the
+heavy imports behind it, which makes a life cost a fraction of a second instead of many."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sparring.run.rundir import RunDir, read_lines
+
+PRELOADED = ["lives", "sparring.finish", "sparring.engines.transformers", "sparring.train"]
+SMALL = (  # a run of Kuhn poker in a second or two, which begins to learn
+    *("iterations=6", "collect.episodes=24", "learn.lr=3e-3", "checkpoint.every=2"),
+    *("checkpoint.keep=2", "evaluate.every=3", "evaluate.games=4", "evaluate.final=0"),
+    *("evaluate.ladder=0", "tracking.tensorboard=false", "guard.enabled=false"),
+)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The `count`-th time that the process touches a path with `part` in it."""
+
+    part: str
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Life:
+    code: int  # as subprocess has it: minus the signal, if one ended it
+    out: str
+    err: str
+    seconds: float
+
+
+def sparring(
+    *words: object,
+    cwd: Path,
+    die_at: Moment | None = None,
+    first: Callable[[], Any] | None = None,
+    stdin: str = "",
+) -> Life:
+    """What `sparring words…` does, in a process; `first` is called in it before anything else."""
+    started = time.monotonic()
+    (cwd / "stdin").write_text(stdin)
+    args = ([str(word) for word in words], str(cwd), die_at, first)
+    process = _server().Process(target=_live, args=args)
+    process.start()
+    process.join(240)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+    out, err = ((cwd / name).read_text() for name in ("stdout", "stderr"))
+    return Life(process.exitcode or 0, out, err, time.monotonic() - started)
+
+
+def train(
+    recipe: str,
+    run: Path,
+    *overrides: str,
+    resume: bool = False,
+    die_at: Moment | None = None,
+    first: Callable[[], Any] | None = None,
+) -> Life:
+    """`sparring train --smoke`, small."""
+    words = ["train", recipe, "--smoke", "--run", run, *(["--resume"] if resume else [])]
+    return sparring(*words, *SMALL, *overrides, cwd=run.parent, die_at=die_at, first=first)
+
+
+def facts(run: Path) -> list[dict[str, Any]]:
+    """The metrics of a run, less what the clock had to say."""
+    return [
+        {k: v for k, v in line.items() if not k.endswith(("_s", "_per_s"))}
+        for line in read_lines(run / "metrics.jsonl")
+    ]
+
+
+def whole(run: Path) -> dict[str, Any]:
+    """Everything of a run that must not depend on how often it died: metrics, games, and the
+    checksums of all it has learned."""
+    folder = RunDir.existing(run)
+    lines = facts(run)
+    return {
+        "metrics": lines,
+        "episodes": [folder.read_episodes(line["iteration"]) for line in lines],
+        "checkpoints": {
+            p.parent.name: p.read_text() for p in folder.checkpoints.glob("step_*/manifest.json")
+        },
+        "best": os.path.realpath(folder.checkpoints / "best").rpartition("/")[2],
+    }
+
+
+def events(run: Path, kind: str) -> list[dict[str, Any]]:
+    return [e for e in read_lines(run / "events.jsonl") if e["event"] == kind]
+
+
+COMMAND = str(Path(sys.executable).with_name("sparring"))
+
+
+@cache
+def _server() -> Any:
+    context: Any = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    kept = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"  # tests run beside each other
+    sys.path.insert(0, str(Path(__file__).parent))
+    context.Process(target=int).start()
+    if kept is None:
+        del os.environ["OMP_NUM_THREADS"]
+    else:
+        os.environ["OMP_NUM_THREADS"] = kept
+    return context
+
+
+def _live(
+    words: Sequence[str], cwd: str, die_at: Moment | None, first: Callable[[], Any] | None
+) -> None:
+    os.chdir(cwd)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
+    sys.stdin = open("stdin")  # noqa: SIM115
+    if first is not None:
+        first()
+    if die_at is not None:
+        sys.addaudithook(_death(die_at))
+    from sparring.cli import main
+
+    sys.argv = ["sparring", *words]
+    main()
+
+
+def _death(moment: Moment) -> Callable[[str, tuple[Any, ...]], None]:
+    touched = 0
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        nonlocal touched
+        if event == "open" or (event.startswith(("os.", "shutil.")) and event != "os.kill"):
+            touched += any(moment.part in str(arg) for arg in args)
+            if touched >= moment.count:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook

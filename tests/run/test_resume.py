@@ -1,0 +1,91 @@
+"""A run may die at any moment: resumed, it comes to what it would have come to, digit for digit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from lives import COMMAND, SMALL, Moment, events, facts, train, whole
+
+KINDS = {
+    "plain": ("kuhn", ()),
+    "lora": ("kuhn", ("learn.weights=lora", "learn.lora_r=4", "learn.lr=1e-2")),
+    "league": (
+        "tictactoe",
+        ("opponents={kind: league, every: 1, size: 2, share: 0.7}", "collect.episodes=16"),
+    ),
+    "memory": (
+        "kuhn",
+        (
+            "credit={kind: prompt_baseline, trace: 0.9}",
+            "learn.kl=0.2",
+            "learn.reference=moving",
+            "learn.minibatches=2",
+        ),
+    ),
+    "mixed": ("spiral", ("collect.episodes=12", "credit={kind: leave_one_out}", "collect.group=4")),
+}
+# Each moment ends one life; the next one resumes.
+MOMENTS = {
+    "plain": (
+        Moment("config.yaml", 2),  # before the run's config is whole
+        Moment("checkpoints", 1),  # before there is a folder for them
+        Moment(".step_000000.unfinished/state.json"),  # in the first checkpoint
+        Moment("metrics.jsonl"),
+        Moment("000001.jsonl.gz", 2),  # the games are on record, their metrics are not
+        Moment(".step_000002.unfinished/manifest.json"),
+        Moment("000004.jsonl.gz"),  # between two checkpoints
+        Moment(".best.unfinished", 2),
+        Moment(".step_000002.gone"),  # while it is pruned
+        Moment("000006.jsonl.gz", 3),
+        Moment("report.html"),  # when all is done but the telling
+    ),
+    "lora": (Moment("000003.jsonl.gz"), Moment(".step_000004.unfinished", 4)),
+    "league": (Moment("000003.jsonl.gz"), Moment("000006.jsonl.gz")),
+    "memory": (Moment("000004.jsonl.gz"), Moment(".step_000006.unfinished", 6)),
+    "mixed": (Moment("000003.jsonl.gz"),),
+}
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_run_that_died_often_equals_one_that_never_did(tmp_path: Path, kind: str) -> None:
+    recipe, overrides = KINDS[kind]
+    unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
+    life = train(recipe, unbroken, *overrides)
+    assert life.code == 0, life.err
+    for moment in MOMENTS[kind]:
+        life = train(recipe, broken, *overrides, resume=True, die_at=moment)
+        assert life.code == -signal.SIGKILL, f"{moment} did not come: {life.out}{life.err}"
+    life = train(recipe, broken, *overrides, resume=True)
+    assert life.code == 0, life.err
+    assert whole(broken) == whole(unbroken)
+    lines = facts(unbroken)
+    assert [line["iteration"] for line in lines] == list(range(1, 7))
+    assert len({line["learn/loss"] for line in lines}) == 6  # it did learn
+    assert events(broken, "resumed") and not events(unbroken, "resumed")
+    assert not list((broken / "checkpoints").glob(".*"))  # nothing half-done is left lying
+
+
+def test_the_command_itself_killed_from_outside(tmp_path: Path) -> None:
+    """No forks, no hooks, as many threads as it likes: a process, a signal, and another process."""
+    command = [COMMAND, "train", "kuhn", "--smoke", *SMALL]
+    command += ["iterations=12", "checkpoint.every=3"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    killed, unbroken = tmp_path / "killed", tmp_path / "unbroken"
+    process = subprocess.Popen([*command, "--run", str(killed)], **quiet)
+    until = time.monotonic() + 120
+    while time.monotonic() < until and process.poll() is None:
+        if killed.exists() and len(facts(killed)) >= 4:
+            break
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert 4 <= len(facts(killed)) < 12
+    subprocess.run([*command, "--run", str(killed), "--resume"], check=True, **quiet)
+    subprocess.run([*command, "--run", str(unbroken)], check=True, **quiet)
+    assert whole(killed) == whole(unbroken)
+    assert next(e["iteration"] for e in events(killed, "resumed")) >= 3
