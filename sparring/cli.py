@@ -75,6 +75,7 @@ def play(
     from sparring.person import PERSON, with_person
     from sparring.run.config import ConfigError
     from sparring.run.policy import load_engine
+    from sparring.run.rundir import RunError
 
     table = load_game(game, **game_options(game, policy, style))
     mine = seat or table.seats[0]
@@ -87,7 +88,10 @@ def play(
         engine.act, input, lambda turn: console.print(f"{turn.seat}> {turn.text}", markup=False)
     )
     job = Job("play", game, table, table.task(seed), seed, seating)
-    episode = asyncio.run(play_game(job, speak))
+    try:
+        episode = asyncio.run(play_game(job, speak))
+    except EOFError:
+        raise RunError("the input ended before the game did") from None
     console.print({"rewards": episode.rewards, **episode.facts})
 
 
@@ -284,9 +288,6 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(130)
-    except EOFError:
-        print("sparring: the input ended before the game did", file=sys.stderr)
-        sys.exit(1)
     except Exception as error:
         code = exit_code(error)
         if code is None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
+from typing import Any
 
 from sparring.game import Speak
 from sparring.types import Request, Turn
 
 PERSON = "person"
+_TERSE = 40  # characters: a shorter prompt is written for a tiny model, not for a person
 
 
 def with_person(speak: Speak, ask: Callable[[str], str], show: Callable[[Turn], None]) -> Speak:
@@ -20,8 +23,19 @@ def with_person(speak: Speak, ask: Callable[[str], str], show: Callable[[Turn], 
             show(turn)
             return turn
         shown = request.messages[-1]["content"]
-        choices = f"\n[{', '.join(request.view.actions)}]" if request.view else ""
+        state = f"\n{picture(request.view.state)}" if request.view and len(shown) < _TERSE else ""
+        choices = f"{state}\n[{', '.join(request.view.actions)}]" if request.view else ""
         text = await asyncio.to_thread(ask, f"{shown}{choices}\n{request.seat}> ")
         return Turn(seat=request.seat, policy=PERSON, shown=shown, text=text, finish="person")
 
     return answer
+
+
+def picture(state: Any) -> str:
+    """A state as a person likes to see it: squares as squares, facts one to a line."""
+    if isinstance(state, dict):
+        return "\n".join(f"{key}: {value}" for key, value in state.items())
+    text, side = str(state), math.isqrt(len(str(state)))
+    if side < 3 or side * side != len(text):
+        return text
+    return "\n".join(" ".join(text[i : i + side]) for i in range(0, len(text), side))

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -49,16 +50,17 @@ def sparring(
 ) -> Life:
     """What `sparring words…` does, in a process; `first` is called in it before anything else."""
     started = time.monotonic()
-    (cwd / "stdin").write_text(stdin)
-    args = ([str(word) for word in words], str(cwd), die_at, first)
-    process = _server().Process(target=_live, args=args)
-    process.start()
-    process.join(240)
-    if process.exitcode is None:
-        process.kill()
-        process.join()
-    out, err = ((cwd / name).read_text() for name in ("stdout", "stderr"))
-    return Life(process.exitcode or 0, out, err, time.monotonic() - started)
+    with tempfile.TemporaryDirectory() as streams:
+        Path(streams, "stdin").write_text(stdin)
+        args = ([str(word) for word in words], str(cwd), streams, die_at, first)
+        process = _server().Process(target=_live, args=args)
+        process.start()
+        process.join(240)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        out, err = (Path(streams, name).read_text() for name in ("stdout", "stderr"))
+    return Life(process.exitcode, out, err, time.monotonic() - started)
 
 
 def train(
@@ -120,12 +122,16 @@ def _server() -> Any:
 
 
 def _live(
-    words: Sequence[str], cwd: str, die_at: Moment | None, first: Callable[[], Any] | None
+    words: Sequence[str],
+    cwd: str,
+    streams: str,
+    die_at: Moment | None,
+    first: Callable[[], Any] | None,
 ) -> None:
     os.chdir(cwd)
     for number, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
-    sys.stdin = open("stdin")  # noqa: SIM115
+        os.dup2(os.open(f"{streams}/{name}", os.O_CREAT | os.O_WRONLY), number)
+    sys.stdin = open(f"{streams}/stdin")  # noqa: SIM115
     if first is not None:
         first()
     if die_at is not None:

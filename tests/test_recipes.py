@@ -1,0 +1,64 @@
+"""Every recipe of self-play, whole and small: it trains, is measured, and leaves its report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from lives import sparring
+
+from sparring.run.config import RECIPES, load_recipe, recipe_names
+from sparring.run.rundir import RunDir, read_lines
+
+GAMES = {
+    "tictactoe": ["tictactoe"],
+    "kuhn": ["kuhn"],
+    "negotiation": ["negotiation"],
+    "spiral": ["tictactoe", "kuhn", "negotiation"],
+}
+
+
+@pytest.mark.parametrize("recipe", list(GAMES))
+def test_a_smoke_run_is_whole_and_takes_less_than_a_minute(tmp_path: Path, recipe: str) -> None:
+    life = sparring("train", recipe, "--smoke", cwd=tmp_path)
+    assert life.code == 0, life.err
+    assert life.seconds < 60
+    run = tmp_path / "runs" / f"{recipe}-smoke"
+    lines = list(read_lines(run / "metrics.jsonl"))
+    assert [line["iteration"] for line in lines] == [1, 2, 3]
+    for line in lines:
+        assert line["learn/grad_norm"] > 0 and line["learn/skipped"] == 0
+        assert line["episodes"] == 16 and line["rate/void"] == 0
+        assert {"time/total_s", "turns_per_s", "tokens_per_s"} <= set(line)
+    assert "eval/score" in lines[1] and "eval/score" in lines[2]
+    assert RunDir.existing(run).config() == load_recipe(recipe, smoke=True)
+    assert {e.game for i in (1, 2, 3) for e in RunDir(run).read_episodes(i)} == set(GAMES[recipe])
+    steps = [f"step_{i:06d}" for i in range(4)]
+    assert sorted(p.name for p in (run / "checkpoints").glob("step_*")) == steps
+    evaluation = json.loads((run / "evaluation.json").read_text())
+    assert list(evaluation) == [*GAMES[recipe], "untrained"]
+    assert len(json.loads((run / "ladder.json").read_text())) == 4
+    assert list((run / "tensorboard").iterdir())
+    page = (run / "report.html").read_text()
+    assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
+    # Plain where no person looks, and the path of the report is the last thing said.
+    assert "\x1b" not in life.out and "Traceback" not in life.err
+    assert life.out.splitlines()[-1] == str(run / "report.html")
+    assert f"{recipe} 3/3" in life.out
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_has_its_keys_at_the_top_and_says_what_it_is(name: str) -> None:
+    text = (RECIPES / f"{name}.yaml").read_text()
+    assert text.startswith("# ")
+    data = yaml.safe_load(text)
+    assert list(data)[:4] == ["seed", "iterations", "policy", "checkpoint"]
+    assert data["checkpoint"]["every"] >= 1
+    config, small = load_recipe(name), load_recipe(name, smoke=True)
+    assert config.recipe == name and config.games
+    assert (small.policy, small.iterations, small.engine.device) == ("nano", 3, "cpu")
+    assert list(small.games) == list(config.games)  # shrunk, whole
+    for section in ("credit", "learn"):
+        assert getattr(small, section) == getattr(config, section)
