@@ -1,0 +1,45 @@
+"""The two commands a newcomer types: what they would run, and what they say the second time."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def make(tmp_path: Path, *words: str) -> str:
+    """make with its set-up taken as done, and a `sparring` that only says how it was called."""
+    stamp, command = tmp_path / "stamp", tmp_path / "bin" / "sparring"
+    stamp.touch()
+    command.parent.mkdir(exist_ok=True)
+    command.write_text('#!/bin/sh\necho "called: $*"\n')
+    command.chmod(0o755)
+    settings = [f"STAMP={stamp}", f"BIN={command.parent}", f"DEMO={tmp_path / 'demo'}"]
+    done = subprocess.run(
+        ["make", *words, *settings], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_the_demo_trains_then_goes_on_then_has_been(tmp_path: Path) -> None:
+    demo = tmp_path / "demo"
+    assert make(tmp_path, "demo").splitlines()[-1] == f"called: train tictactoe --run {demo}"
+    demo.mkdir()  # stopped halfway
+    again = f"called: train tictactoe --run {demo} --resume"
+    assert make(tmp_path, "demo").splitlines()[-1] == again
+    (demo / "report.html").touch()
+    said = make(tmp_path, "demo")
+    assert "called" not in said and said.splitlines()[-1] == f"{demo}/report.html"
+
+
+def test_the_tests_are_lint_types_and_tests_and_ci_runs_the_same(tmp_path: Path) -> None:
+    planned = make(tmp_path, "-n", "test")
+    for tool in ("ruff check", "ruff format --check", "mypy", "pytest"):
+        assert f"/{tool}" in planned
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "make test"
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
