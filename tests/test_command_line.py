@@ -71,7 +71,7 @@ def test_the_doctor_says_what_there_is_and_what_would_add_the_rest(tmp_path: Pat
     life = sparring("doctor", "--json", cwd=tmp_path)
     assert life.code == 0, life.err
     found = json.loads(life.out)
-    assert {"python", "device", "float32", "bfloat16", "sandbox", "wandb", "ghc"} <= set(found)
+    assert {"python", "device", "float32", "bfloat16", "sandbox", "wandb", "gguf"} <= set(found)
     assert found["float32"]["ok"] is True and found["python"]["ok"] is True
     for name, finding in found.items():
         assert set(finding) == {"ok", "detail", "add"} and finding["detail"]
