@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -35,13 +35,13 @@ def refused(life: Life, *said: str) -> None:
 
 
 def test_help_answers_in_half_a_second() -> None:
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        found = subprocess.run([COMMAND, "--help"], capture_output=True, text=True, check=True)
-        seconds.append(time.perf_counter() - started)
-    print(f"--help took {min(seconds):.3f} s")
-    assert min(seconds) < 1.0  # half a second on a quiet machine
+    # Processor time, not the clock: other tests run beside this one.
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = subprocess.run([COMMAND, "--help"], capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"--help took {seconds:.3f} s of processor time")
+    assert seconds < 0.8  # about 0.25 s on a quiet machine
     for command in ("train", "play", "arena", "report", "recipes", "doctor"):
         assert re.search(rf"\b{command}\b", found.stdout)
 

@@ -40,6 +40,8 @@ class Job:
     pid: int = 0
 
     def kill(self, why: str) -> None:
+        if self.zygote.process.poll() is not None:
+            self.zygote.stop()  # the jail is dead: that is no fault of the program
         if not self.killed and not self.done.done():
             self.killed = why
             self.zygote.tell(KILL, self.number)

@@ -132,7 +132,9 @@ def test_the_prompts_are_those_the_game_shows():
     assert list(terse) == list(INFOSETS) and terse["Qpb"] == ("Qpb", ("p", "b"))
     game = KuhnPoker(style="short")
     prompt, answers = kuhn_prompts(game)["Kb"]
-    assert prompt == game.prompt("Kb") and answers == (r"\boxed{fold}", r"\boxed{call}")
+    assert prompt == game.prompt("Kb") and answers == ("fold", "call")
+    reasoned = kuhn_prompts(KuhnPoker(style="reason"))["Kb"][1]
+    assert reasoned == (r"\boxed{fold}", r"\boxed{call}")
     assert len({prompt for prompt, _ in kuhn_prompts(game).values()}) == 12
 
 

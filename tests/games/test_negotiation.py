@@ -227,7 +227,7 @@ def test_the_scripted_player_beats_a_random_one_and_trades_with_itself(play, sty
 
 def test_there_is_no_perfect_player_and_goods_are_checked():
     game = SimpleNegotiation()
-    with pytest.raises(ValueError, match="scripted"):
+    with pytest.raises(ValueError, match="perfect player"):
         game.perfect(None, 0)
     for goods in (("Wood",), ("Wood", "Wood"), ("Wood", "Silk")):
         with pytest.raises(ValueError, match="good"):

@@ -1,3 +1,4 @@
+import functools
 import random
 
 import pytest
@@ -11,6 +12,7 @@ from sparring.games.tictactoe import (
     optimal,
     parse,
     put,
+    terse,
     value,
     winner,
 )
@@ -108,17 +110,29 @@ def test_a_game_won_by_x(play, style):
     assert outcome.rewards == {"x": 1, "o": -1}
     assert outcome.facts == {"end": "win", "winner": "x", "moves": [4, 1, 0, 2, 8]}
     assert asked[2].view.state == ".O..X...." and asked[2].view.actions == tuple("0235678")
-    assert asked[0].sampling.max_tokens == {"reason": 256, "short": 16, "terse": 1}[style]
+    assert asked[0].sampling.max_tokens == {"reason": 256, "short": 4, "terse": 1}[style]
     assert all(request.previous is None for request in asked)
 
 
-def test_the_terse_prompt_is_the_mover_and_nine_cells(play):
+def test_the_terse_prompt_names_each_mark_by_cell_and_owner(play):
     _, asked = play(TicTacToe(style="terse"), {"x": ["4", "x"], "o": ["0"]})
-    assert [r.messages[0]["content"] for r in asked] == [
-        "X:012345678",
-        "O:0123X5678",
-        "X:O123X5678",
-    ]
+    assert [r.messages[0]["content"] for r in asked] == ["-", "E", "Ae"]
+
+
+def test_no_two_boards_share_a_terse_prompt(boards):
+    assert len({(terse(board), mover(board)) for board in boards}) == len(boards)
+
+
+def test_training_may_begin_anywhere_and_matches_on_the_empty_board():
+    game = TicTacToe(style="terse", opening=8)
+    openings = [game.task(seed).data["opening"] for seed in range(200)]
+    assert {len(moves) for moves in openings} == set(range(9))
+    for moves in openings:
+        assert len(set(moves)) == len(moves)
+        board = functools.reduce(put, moves, EMPTY)
+        assert winner(board) is None and legal(board)
+    assert game.match_task(3).data["opening"] == []
+    assert game.task(5) == game.task(5)
 
 
 def test_o_can_win_and_nobody_can(play):
