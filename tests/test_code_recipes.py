@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from sparring.parts import build
 from sparring.run.config import Config, ConfigError, load_recipe
 from sparring.run.rundir import RunDir, read_lines
 from sparring.sandbox import probe
-from sparring.train import build, make_jobs, train
+from sparring.train import make_jobs, train
 
 jailed = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 BOTH = ["players={author: author, predictor: predictor}"]

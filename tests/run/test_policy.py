@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from sparring.parts import build, resume_from
 from sparring.run.config import ConfigError, make_config
 from sparring.run.policy import add_policy, find_trained, load_engine
 from sparring.run.rundir import RunDir
-from sparring.train import build, resume_from
 from sparring.types import Request, Sampling
 
 

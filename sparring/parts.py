@@ -1,0 +1,137 @@
+"""What a run is made of: put together from its config, saved, loaded, rolled back."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparring.credit import Credit, make_credit
+from sparring.curriculum.opponents import Opponents
+from sparring.game import Game
+from sparring.games import make_games
+from sparring.run import checkpoint, needs
+from sparring.run.config import Config, ConfigError
+from sparring.run.guard import Guard
+from sparring.run.policy import base_name
+from sparring.run.rundir import RunDir, RunError
+from sparring.types import Task
+
+if TYPE_CHECKING:
+    from sparring.engines.transformers import TransformersEngine
+    from sparring.learn.learner import Learner
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Parts:
+    """Whatever shapes the next step can say its state and take it back."""
+
+    config: Config
+    games: dict[str, Game]
+    learner: Learner
+    engine: TransformersEngine
+    credit: Credit
+    opponents: Opponents
+    guard: Guard
+    tasks: dict[str, list[Task]]  # of the games that do not make their own
+
+    def save(self, run: RunDir, iteration: int) -> None:
+        learner, league = self.learner, self.opponents.league
+        tensors = learner.state()
+        tensors |= {f"league.{name}": learner.policies.state(name) for name in league}
+        state = {
+            "iteration": iteration,
+            "credit": self.credit.state(),
+            "opponents": self.opponents.state(),
+            "guard": self.guard.state(),
+            "lr_scale": learner.lr_scale,
+            "versions": {n: learner.policies.version(n) for n in learner.policies.names()},
+        }
+        checkpoint.save(run.checkpoints, iteration, tensors, state)
+        checkpoint.tidy(run.checkpoints, self.config.checkpoint.keep, self.guard.best_step)
+
+    def load(self, tensors: checkpoint.Tensors, state: dict[str, Any]) -> None:
+        self.opponents.load(state["opponents"], self.learner.policies)
+        self.learner.load(tensors)
+        for name in self.opponents.league:
+            self.learner.policies.load(name, tensors[f"league.{name}"])
+        for name, version in state["versions"].items():
+            self.learner.policies.set_version(name, version)
+        self.credit.load(state["credit"])
+        self.guard.load(state["guard"])
+        self.learner.lr_scale = state["lr_scale"]
+
+
+def build(config: Config) -> Parts:
+    """Load the model and put the parts together."""
+    from sparring.engines.transformers import TransformersEngine
+    from sparring.learn.device import choose_device, fast_allocations
+    from sparring.learn.learner import Learner
+    from sparring.learn.policies import load_policies
+
+    if not config.games:
+        raise ConfigError("a run needs at least one game under `games:`")
+    games = make_games(config.games)
+    tasks = needs.tasks_of(config, games)
+    needs.need_mbpp(config)
+    needs.need_jail(config, games.values())
+    fast_allocations()
+    device, dtype = choose_device(config.engine.device, config.engine.dtype)
+    policies = load_policies(
+        config.policy, config.learn, device=device, dtype=dtype, seed=config.seed
+    )
+    learner = Learner(
+        policies,
+        needs.learned_policies(config, games.values()),
+        config.learn,
+        seed=config.seed,
+        canary=config.canary,
+        max_tokens=config.sampling.max_tokens,
+    )
+    engine = TransformersEngine(
+        policies, max_batch=config.engine.max_batch, lockstep=config.engine.lockstep
+    )
+    engine.base = base_name(config.policy, config.seed)
+    needs.seat_players(config, engine)
+    credit = make_credit(**config.credit.model_dump())
+    opponents = Opponents(config.opponents, config.players)
+    return Parts(config, games, learner, engine, credit, opponents, Guard(config.guard), tasks)
+
+
+def resume_from(run: RunDir, parts: Parts) -> int:
+    """The iteration to go on after. A run that has no checkpoint yet begins by making one."""
+    found = checkpoint.load_latest(run.checkpoints)
+    if found is None:
+        run.rewind(0)
+        parts.save(run, 0)
+        return 0
+    step, tensors, state, problems = found
+    parts.load(tensors, state)
+    run.rewind(step)
+    checkpoint.point(run.checkpoints, "best", parts.guard.best_step)
+    for problem in problems:
+        log.warning("%s; going on from %s", problem, checkpoint.step_name(step))
+        run.event(step, "damaged_checkpoint", problem)
+    if step > 0:
+        run.event(step, "resumed", f"from {checkpoint.step_name(step)}")
+    return step
+
+
+def roll_back(run: RunDir, parts: Parts, iteration: int, reason: str) -> None:
+    """Back to the best checkpoint, more carefully; or stop, if that is what was asked for."""
+    guard, config = parts.guard, parts.config.guard
+    step = guard.best_step or 0
+    if config.action == "stop" or guard.rollbacks >= config.most:
+        run.event(iteration, "stopped", reason)
+        raise RunError(
+            f"the run collapsed at iteration {iteration}: {reason}. The best checkpoint is "
+            f"{checkpoint.step_name(step)}; guard.action and guard.most say when to stop."
+        )
+    kept, scale = guard.state(), parts.learner.lr_scale
+    parts.load(*checkpoint.load(run.checkpoints, step))
+    guard.load(kept)
+    guard.rolled_back()
+    parts.learner.lr_scale = scale * config.lr_factor
+    run.event(iteration, "rollback", f"{reason}; back to {checkpoint.step_name(step)}")
