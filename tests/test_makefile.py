@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import os
 import subprocess
 from pathlib import Path
 
@@ -20,8 +21,15 @@ def make(tmp_path: Path, *words: str) -> str:
     command.write_text('#!/bin/sh\necho "called: $*"\n')
     command.chmod(0o755)
     settings = [f"STAMP={stamp}", f"BIN={command.parent}", f"DEMO={tmp_path / 'demo'}"]
+    # These tests may themselves be run by make, whose own settings must not reach this one.
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(
-        ["make", *words, *settings], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--no-print-directory", *words, *settings],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout
 

@@ -103,10 +103,11 @@ def test_a_dead_jail_is_a_void_and_the_pool_lives_on() -> None:
         pending = asyncio.ensure_future(
             judge.tests("import time\ntime.sleep(9)\ndef f(): return 1", ["assert f() == 1"])
         )
-        while not any(zygote.jobs for zygote in judge.pool._zygotes.values()):
-            await asyncio.sleep(0.01)
-        for zygote in judge.pool._zygotes.values():
-            zygote.process.kill()
+        while not pending.done():  # whichever jail it has got to by now
+            for zygote in judge.pool._zygotes.values():
+                if zygote.jobs:
+                    zygote.process.kill()
+            await asyncio.sleep(0.05)
         return await pending, await judge.tests("def f(): return 1", ["assert f() == 1"])
 
     broken, after = with_judge(body)
