@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from torch import Tensor, nn
 
 from sparring.learn.models import load_model
@@ -182,6 +182,14 @@ class LoraPolicies(Policies):
                 parameter.requires_grad_(True)
                 found[".".join([*place, last])] = parameter
         return found
+
+    def adapter(self, name: str) -> tuple[LoraConfig, dict[str, Tensor]]:
+        """The adapter as peft saves it, for people who take it elsewhere."""
+        return self._lora, get_peft_model_state_dict(self._peft, adapter_name=_slot(name))
+
+    def adopt(self, name: str, state: dict[str, Tensor]) -> None:
+        """Weights in peft's own naming."""
+        set_peft_model_state_dict(self._peft, state, adapter_name=_slot(name))
 
 
 def _slot(name: str) -> str:
