@@ -15,6 +15,7 @@ from sparring.run.config import Config, ConfigError
 from sparring.run.guard import Guard
 from sparring.run.policy import base_name
 from sparring.run.rundir import RunDir, RunError
+from sparring.teach import Teacher, make_teacher
 from sparring.types import Task
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Parts:
     learner: Learner
     engine: TransformersEngine
     credit: Credit
+    teacher: Teacher
     opponents: Opponents
     guard: Guard
     tasks: dict[str, list[Task]]  # of the games that do not make their own
@@ -44,6 +46,7 @@ class Parts:
         state = {
             "iteration": iteration,
             "credit": self.credit.state(),
+            "teacher": self.teacher.state(),
             "opponents": self.opponents.state(),
             "guard": self.guard.state(),
             "lr_scale": learner.lr_scale,
@@ -60,6 +63,7 @@ class Parts:
         for name, version in state["versions"].items():
             self.learner.policies.set_version(name, version)
         self.credit.load(state["credit"])
+        self.teacher.load(state["teacher"])
         self.guard.load(state["guard"])
         self.learner.lr_scale = state["lr_scale"]
 
@@ -96,8 +100,17 @@ def build(config: Config) -> Parts:
     engine.base = base_name(config.policy, config.seed)
     needs.seat_players(config, engine)
     credit = make_credit(**config.credit.model_dump())
-    opponents = Opponents(config.opponents, config.players)
-    return Parts(config, games, learner, engine, credit, opponents, Guard(config.guard), tasks)
+    return Parts(
+        config,
+        games,
+        learner,
+        engine,
+        credit,
+        make_teacher(config, credit, engine.chat),
+        Opponents(config.opponents, config.players),
+        Guard(config.guard),
+        tasks,
+    )
 
 
 def resume_from(run: RunDir, parts: Parts) -> int:

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from sparring.collect import Job, collect
-from sparring.credit import Credit
-from sparring.credit.samples import to_samples
 from sparring.curriculum.opponents import Opponents, against_league
 from sparring.evaluate.mbpp import evaluate_run
 from sparring.game import Game, opened
@@ -22,7 +20,7 @@ from sparring.run.metrics import summarize, timings
 from sparring.run.rundir import RunDir, append, read_lines
 from sparring.run.tracking import Tracking
 from sparring.tasks import draw
-from sparring.types import Episode, Sample, Sampling, Task, derive
+from sparring.types import Sampling, Task, derive
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -69,12 +67,13 @@ async def _loop(
             outside=parts.engine.outside,
         )
         collected = time.perf_counter()
-        lessons = teach(parts.credit, episodes)
+        lessons, told = parts.teacher.lessons(episodes, iteration, run.path)
         stats = parts.learner.fit(lessons, iteration - 1, config.iterations)
+        parts.teacher.learned(parts.learner.policies, iteration, run.path)
         parts.opponents.learn_scores(against_league(episodes))
         parts.opponents.grow(parts.learner.policies, iteration)
         learned = time.perf_counter()
-        metrics = {"iteration": iteration, **summarize(episodes), **stats}
+        metrics = {"iteration": iteration, **summarize(episodes), **told, **stats}
         metrics |= {
             f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()
         }
@@ -96,12 +95,6 @@ async def _loop(
         if best or iteration % config.checkpoint.every == 0 or iteration == config.iterations:
             parts.save(run, iteration)
         progress(metrics)
-
-
-def teach(credit: Credit, episodes: list[Episode]) -> list[Sample]:
-    """Episodes to samples. A void episode moves no baseline and trains nobody."""
-    fair = [e for e in episodes if e.void is None]
-    return to_samples(fair, credit.advantages(fair))
 
 
 def make_jobs(

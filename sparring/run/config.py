@@ -66,6 +66,12 @@ class CreditConfig(Section):
     scale: bool = False  # divide by the group's standard deviation (GRPO) or not (Dr. GRPO)
 
 
+class TeachConfig(Section):
+    """Who turns episodes into lessons; see `sparring/teach.py`."""
+
+    kind: Literal["credit"] = "credit"
+
+
 class LearnConfig(Section):
     seats: list[str] | None = None  # whose turns train; None: every seat that is not frozen
     weights: Literal["full", "lora"] = "lora"
@@ -162,6 +168,7 @@ class Config(Section):
     tasks: TasksConfig = Field(default_factory=TasksConfig)
     opponents: OpponentsConfig = Field(default_factory=OpponentsConfig)
     credit: CreditConfig = Field(default_factory=CreditConfig)
+    teach: TeachConfig = Field(default_factory=TeachConfig)
     learn: LearnConfig = Field(default_factory=LearnConfig)
     engine: EngineConfig = Field(default_factory=EngineConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)

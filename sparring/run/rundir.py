@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,10 @@ class RunDir:
             if step > iteration:
                 # Damaged, or it would have been the one to resume from.
                 checkpoint.set_aside(self.checkpoints, step)
+        for folder in self.path.glob("iter*_*"):
+            number = folder.name.rpartition("_")[2]
+            if number.isdigit() and int(number) > iteration:
+                shutil.rmtree(folder)
 
     def read_episodes(self, iteration: int) -> list[Episode]:
         with gzip.open(self._episodes_of(iteration), "rt") as file:

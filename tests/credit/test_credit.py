@@ -9,7 +9,7 @@ from sparring.credit.group_relative import GroupRelative, centred
 from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
 from sparring.credit.samples import to_samples
-from sparring.train import teach
+from sparring.teach import teach
 from sparring.types import Episode, Task, Turn
 
 
