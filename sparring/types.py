@@ -123,6 +123,21 @@ class Sample:
     temperature: float = 1.0
 
 
+@dataclass(slots=True)
+class Pair:
+    """One sequence that is preferred to another. Their logprobs are the reference's."""
+
+    chosen: Sample
+    rejected: Sample
+
+    @property
+    def policy(self) -> str:
+        return self.chosen.policy
+
+
+Lesson = Sample | Pair
+
+
 def derive(*parts: object) -> int:
     """A 63-bit seed from any parts; the same parts always give the same seed."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sparring.types import Sample
+from sparring.types import Lesson, Pair, Sample
 
 Key = tuple[int, ...]
 
@@ -68,29 +68,47 @@ def collate(samples: Sequence[Sample], pad: int, device: torch.device | str) -> 
     )
 
 
-def by_budget(samples: Sequence[Sample], tokens: int) -> list[list[Sample]]:
-    """Micro-batches of like lengths whose padded rows stay within the budget (or single ones)."""
-    batches: list[list[Sample]] = []
+def members(lesson: Lesson) -> tuple[Sample, ...]:
+    """The sequences of a lesson: one, or the two of a pair."""
+    return (lesson.chosen, lesson.rejected) if isinstance(lesson, Pair) else (lesson,)
+
+
+def by_budget(lessons: Sequence[Lesson], tokens: int) -> list[list[Lesson]]:
+    """Micro-batches of like lengths whose padded rows stay within the budget (or single ones).
+    A pair is never parted: its loss is not a sum over its two sequences."""
+    batches: list[list[Lesson]] = []
     rows: set[Key] = set()
-    for sample in sorted(samples, key=lambda s: (len(s.ids), s.ids)):
+    for lesson in sorted(lessons, key=_by_length):
         # Sorted upwards, so the newcomer is the longest and sets the padded width.
-        rows.add(seen(sample))
-        if batches and len(rows) * len(sample.ids) <= tokens:
-            batches[-1].append(sample)
+        own = {seen(sample) for sample in members(lesson)}
+        rows |= own
+        if batches and len(rows) * _by_length(lesson)[0] <= tokens:
+            batches[-1].append(lesson)
         else:
-            batches.append([sample])
-            rows = {seen(sample)}
+            batches.append([lesson])
+            rows = own
     return batches
 
 
-def split(samples: Sequence[Sample], parts: int, generator: torch.Generator) -> list[list[Sample]]:
+def _by_length(lesson: Lesson) -> tuple[int, list[list[int]]]:
+    ids = [sample.ids for sample in members(lesson)]
+    return max(map(len, ids)), ids
+
+
+def split(lessons: Sequence[Lesson], parts: int, generator: torch.Generator) -> list[list[Lesson]]:
     """A random partition into optimizer batches of about equal size; empty ones are left out.
     Samples that are read alike stay together, so that each is read once."""
-    alike: dict[Key, list[Sample]] = {}
-    for sample in samples:
-        alike.setdefault(seen(sample), []).append(sample)
+    alike: dict[tuple[Key, ...], list[Lesson]] = {}
+    for lesson in lessons:
+        alike.setdefault(tuple(map(seen, members(lesson))), []).append(lesson)
     groups = list(alike.values())
-    dealt: list[list[Sample]] = [[] for _ in range(parts)]
+    dealt: list[list[Lesson]] = [[] for _ in range(parts)]
     for i in torch.randperm(len(groups), generator=generator).tolist():
         min(dealt, key=len).extend(groups[i])
     return [part for part in dealt if part]
+
+
+def deal(lessons: Sequence[Lesson], size: int, generator: torch.Generator) -> list[list[Lesson]]:
+    """A random partition into optimizer batches of `size`; the last one may be smaller."""
+    order = torch.randperm(len(lessons), generator=generator).tolist()
+    return [[lessons[i] for i in order[k : k + size]] for k in range(0, len(order), size)]

@@ -1,27 +1,27 @@
-"""The one learner. It sees samples with advantages and moves weights; which algorithm made the
-advantages it does not know."""
+"""The one learner. It sees lessons (samples with advantages, demonstrations, pairs) and moves
+weights; which algorithm made them it does not know."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sparring.learn.batches import Batch, by_budget, collate, split
-from sparring.learn.losses import (
-    Totals,
-    chunked_logprobs,
-    clipped_policy_loss,
-    kl_k3,
-    token_weights,
+from sparring.learn.batches import Batch, by_budget, collate, deal, members, split
+from sparring.learn.losses import Totals, chunked_logprobs
+from sparring.learn.objectives import (
+    likelihood_objective,
+    policy_objective,
+    preference_objective,
 )
 from sparring.learn.policies import Policies
 from sparring.run.config import LearnConfig
-from sparring.types import BASE, Sample, derive
+from sparring.types import BASE, Lesson, derive
 
 REFERENCE = "reference"
 
@@ -131,10 +131,17 @@ class Learner:
     def reference(self, name: str) -> str:
         return f"{REFERENCE}_{name}" if self.config.reference == "moving" else BASE
 
-    def lr(self, iteration: int, iterations: int) -> float:
-        """Linear warm-up, then constant or linear decay to the floor."""
-        warm = min(1.0, (iteration + 1) / max(1, self.config.warmup))
-        left = 1 - iteration / max(1, iterations)
+    @property
+    def supervised(self) -> bool:
+        """Whether the lessons are shown, not sampled: then there is no canary, dropout is at work
+        and the learning rate goes by optimizer steps."""
+        return self.config.objective != "policy"
+
+    def lr(self, place: int, of: int) -> float:
+        """Linear warm-up, then constant or linear decay to the floor, at one place of so many:
+        iterations, or optimizer steps under supervision."""
+        warm = min(1.0, (place + 1) / max(1, self.config.warmup))
+        left = 1 - place / max(1, of)
         decay = 1.0 if self.config.schedule == "constant" else max(self.config.lr_floor, left)
         return self.config.lr * self.lr_scale * warm * decay
 
@@ -144,32 +151,39 @@ class Learner:
         return begin if end is None else begin + (end - begin) * iteration / max(1, iterations)
 
     def fit(
-        self, samples: Sequence[Sample], iteration: int, iterations: int = 1
+        self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1
     ) -> dict[str, float]:
-        """Learn from one iteration's samples; returns means over its optimizer steps."""
+        """Learn from one iteration's lessons; returns means over its optimizer steps."""
         stats: dict[str, float] = {}
         self._entropy_bonus = self.entropy_bonus(iteration, iterations)
         for name in self.optimizers:
-            mine = [s for s in samples if s.policy == name and any(s.mask)]
+            mine = [x for x in lessons if x.policy == name and all(any(s.mask) for s in members(x))]
             if not mine:
                 continue
             prefix = "" if len(self.optimizers) == 1 else f"{name}/"
-            found = self._fit_policy(name, mine, iteration, self.lr(iteration, iterations))
+            found = self._fit_policy(name, mine, iteration, iterations)
             stats |= {f"learn/{prefix}{key}": value for key, value in found.items()}
             self.policies.set_version(name, self.policies.version(name) + 1)
         return stats
 
     def _fit_policy(
-        self, name: str, samples: list[Sample], iteration: int, lr: float
+        self, name: str, lessons: list[Lesson], iteration: int, iterations: int
     ) -> dict[str, float]:
         sums: dict[str, float] = defaultdict(float)
         steps = skipped = 0
         gap = None
+        lr = self.lr(iteration, iterations)
         for epoch in range(self.config.epochs):
-            generator = torch.Generator().manual_seed(derive(self.seed, iteration, epoch, name))
-            for part in split(samples, self.config.minibatches, generator):
-                found = self._accumulate(name, part)
-                if gap is None:
+            parts = self._optimizer_batches(name, lessons, iteration, epoch)
+            for place, part in enumerate(parts):
+                if self.supervised:
+                    done = iteration * self.config.epochs + epoch
+                    lr = self.lr(
+                        done * len(parts) + place, iterations * self.config.epochs * len(parts)
+                    )
+                with self._chance(iteration, epoch, place, name):
+                    found = self._accumulate(name, part)
+                if gap is None and not self.supervised:
                     gap = found["canary"]
                     self._check_canary(gap, name)
                 norm = self.optimizers[name].step(lr, self.config.max_grad_norm)
@@ -181,15 +195,35 @@ class Learner:
                 steps += 1
         self._move_reference(name)
         means = {key: value / max(1, steps) for key, value in sums.items()}
-        counts = {"steps": float(steps), "skipped": float(skipped)}
-        return {**means, "canary": gap or 0.0, "lr": lr, **counts}
+        first = {} if self.supervised else {"canary": gap or 0.0}
+        return {**means, **first, "lr": lr, "steps": float(steps), "skipped": float(skipped)}
 
-    def _accumulate(self, name: str, samples: list[Sample]) -> dict[str, float]:
+    def _optimizer_batches(
+        self, name: str, lessons: list[Lesson], iteration: int, epoch: int
+    ) -> list[list[Lesson]]:
+        generator = torch.Generator().manual_seed(derive(self.seed, iteration, epoch, name))
+        if self.config.batch is not None:
+            return deal(lessons, self.config.batch, generator)
+        return split(lessons, self.config.minibatches, generator)
+
+    @contextmanager
+    def _chance(self, *place: object) -> Iterator[None]:
+        """Dropout drawn by the run's seed and the step's place, so that a resumed run draws the
+        same; nothing else here is left to chance."""
+        if not self.supervised:
+            yield
+            return
+        device = torch.device(self.policies.device)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(derive(self.seed, "dropout", *place))
+            yield
+
+    def _accumulate(self, name: str, lessons: list[Lesson]) -> dict[str, float]:
         """Forward and backward over one optimizer batch, in micro-batches."""
-        micro_batches = by_budget(samples, self.config.tokens_per_batch)
+        micro_batches = by_budget(lessons, self.config.tokens_per_batch)
         totals = Totals(
-            sequences=len(samples),
-            tokens=sum(sum(s.mask) for s in samples),
+            sequences=len(lessons),
+            tokens=sum(sum(s.mask) for lesson in lessons for s in members(lesson)),
             micro_batches=len(micro_batches),
             max_tokens=self.max_tokens,
         )
@@ -197,7 +231,8 @@ class Learner:
         pad = self.policies.tokenizer.pad_token_id
         self.optimizers[name].forget()
         for micro in micro_batches:
-            batch = collate(micro, pad, self.policies.device)
+            samples = [sample for lesson in micro for sample in members(lesson)]
+            batch = collate(samples, pad, self.policies.device)
             loss, found = self._loss(name, batch, totals)
             loss.backward()
             for key, value in found.items():
@@ -206,6 +241,13 @@ class Learner:
 
     def _loss(self, name: str, batch: Batch, totals: Totals) -> tuple[Tensor, dict[str, float]]:
         config = self.config
+        if self.supervised:
+            with self.policies.fitting(name) as model:
+                logprobs, _ = self.logprobs(model, batch)
+            shown = (
+                likelihood_objective if config.objective == "likelihood" else preference_objective
+            )
+            return shown(logprobs, batch, totals, config)
         reference = None
         if config.kl > 0:
             # Before the policy's own pass: peft freezes whichever adapter was in use before, and
@@ -214,26 +256,15 @@ class Learner:
                 reference, _ = self.logprobs(model, batch)
         with self.policies.using(name) as model:
             logprobs, entropy = self.logprobs(model, batch)
-        weights = token_weights(batch.sample_N, config.aggregation, totals)
-        losses, held = clipped_policy_loss(
-            logprobs, batch.logprob_N, batch.advantage_N, config.clip_low, config.clip_high
+        return policy_objective(
+            logprobs,
+            entropy,
+            batch,
+            totals,
+            config,
+            reference=reference,
+            entropy_bonus=self._entropy_bonus,
         )
-        per_token = 1 / max(1, totals.tokens)
-        stats = {
-            "canary": float((logprobs.detach() - batch.logprob_N).abs().sum()) * per_token,
-            "entropy": float(entropy.detach().sum()) * per_token,
-            "clip_rate": float(held.sum()) * per_token,
-        }
-        if reference is not None:
-            kl = kl_k3(logprobs, reference)
-            if config.kl_correction:
-                kl = kl * (logprobs - batch.logprob_N).exp()
-            losses = losses + config.kl * kl
-            stats["kl"] = float(kl.detach().sum()) * per_token
-        if self._entropy_bonus > 0:
-            losses = losses - self._entropy_bonus * entropy
-        loss = (losses * weights).sum()
-        return loss, {"loss": float(loss.detach()), **stats}
 
     def logprobs(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logprob of every token to learn from, and the entropy at its place."""

@@ -58,6 +58,17 @@ class Policies(ABC):
     def using(self, name: str) -> AbstractContextManager[Any]:
         """The causal language model that speaks as `name`, for the time of the block."""
 
+    @contextmanager
+    def fitting(self, name: str) -> Iterator[Any]:
+        """As `using`, with dropout at work. Reinforcement must not: its logprobs are compared
+        with sampled ones."""
+        with self.using(name) as model:
+            model.train()
+            try:
+                yield model
+            finally:
+                model.eval()
+
     @abstractmethod
     def add(self, name: str, source: str = BASE) -> None:
         """A new policy that begins as a copy of `source`."""
@@ -121,12 +132,14 @@ class LoraPolicies(Policies):
         *,
         r: int = 16,
         alpha: int = 32,
+        dropout: float = 0.0,
         seed: int = 0,
     ) -> None:
         super().__init__(model, tokenizer)
         self._lora = LoraConfig(
             r=r,
             lora_alpha=alpha,
+            lora_dropout=dropout,
             target_modules="all-linear",
             task_type="CAUSAL_LM",
         )
@@ -214,5 +227,6 @@ def wrap_model(model: Any, tokenizer: Any, config: LearnConfig, *, seed: int = 0
         tokenizer,
         r=config.lora_r,
         alpha=config.lora_alpha,
+        dropout=config.lora_dropout,
         seed=seed,
     )

@@ -74,18 +74,21 @@ class TeachConfig(Section):
 
 class LearnConfig(Section):
     seats: list[str] | None = None  # whose turns train; None: every seat that is not frozen
+    objective: Literal["policy", "likelihood", "preference"] = "policy"  # likelihood: SFT; DPO
     weights: Literal["full", "lora"] = "lora"
     lora_r: int = Field(16, ge=1)
     lora_alpha: int = Field(32, ge=1)
+    lora_dropout: float = Field(0.0, ge=0, lt=1)  # at work under likelihood and preference only
     lr: float = Field(1e-5, gt=0)
     schedule: Literal["constant", "linear"] = "constant"
     lr_floor: float = Field(0.05, ge=0, le=1)  # share of lr that a linear schedule ends at
-    warmup: int = Field(0, ge=0)
+    warmup: int = Field(0, ge=0)  # iterations; optimizer steps where there is no reward
     betas: tuple[float, float] = (0.9, 0.99)
     weight_decay: float = Field(0.0, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
     epochs: int = Field(1, ge=1)
     minibatches: int = Field(1, ge=1)
+    batch: int | None = Field(None, ge=1)  # lessons per optimizer step, instead of minibatches
     tokens_per_batch: int = Field(16384, ge=1)
     head_chunk: int = Field(1024, ge=1)
     clip_low: float = Field(0.2, ge=0)
@@ -93,6 +96,7 @@ class LearnConfig(Section):
     aggregation: Literal["grpo", "bnpo", "dr_grpo", "dapo"] = "dapo"
     entropy: float = Field(0.0, ge=0)  # bonus per nat; moves in a line to entropy_end, if given
     entropy_end: float | None = Field(None, ge=0)
+    beta: float = Field(0.1, gt=0)  # of preference: how dearly leaving the reference is paid
     kl: float = Field(0.0, ge=0)
     kl_correction: bool = True  # k3 times the ratio; without, its gradient is KL(ref ‖ π)'s
     reference: Literal["base", "moving"] = "base"  # moving: magnetic mirror descent

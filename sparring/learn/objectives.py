@@ -1,0 +1,80 @@
+"""What a step of the learner lowers: pure functions of logprobs. Each gives a sum that is weighted
+so that the micro-batches of a step add up, and the numbers to show of it.
+
+Shapes: N tokens to learn from, P pairs.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sparring.learn.batches import Batch
+from sparring.learn.losses import Totals, clipped_policy_loss, kl_k3, token_weights
+from sparring.run.config import LearnConfig
+
+Found = tuple[Tensor, dict[str, float]]
+
+
+def policy_objective(
+    logprobs: Tensor,
+    entropy: Tensor,
+    batch: Batch,
+    totals: Totals,
+    config: LearnConfig,
+    *,
+    reference: Tensor | None = None,
+    entropy_bonus: float = 0.0,
+) -> Found:
+    """The clipped surrogate of the advantages, a pull to the reference, a bonus for entropy."""
+    losses, held = clipped_policy_loss(
+        logprobs, batch.logprob_N, batch.advantage_N, config.clip_low, config.clip_high
+    )
+    per_token = 1 / max(1, totals.tokens)
+    stats = {
+        "canary": float((logprobs.detach() - batch.logprob_N).abs().sum()) * per_token,
+        "entropy": float(entropy.detach().sum()) * per_token,
+        "clip_rate": float(held.sum()) * per_token,
+    }
+    if reference is not None:
+        kl = kl_k3(logprobs, reference)
+        if config.kl_correction:
+            kl = kl * (logprobs - batch.logprob_N).exp()
+        losses = losses + config.kl * kl
+        stats["kl"] = float(kl.detach().sum()) * per_token
+    if entropy_bonus > 0:
+        losses = losses - entropy_bonus * entropy
+    loss = (losses * token_weights(batch.sample_N, config.aggregation, totals)).sum()
+    return loss, {"loss": float(loss.detach()), **stats}
+
+
+def likelihood_objective(
+    logprobs: Tensor, batch: Batch, totals: Totals, config: LearnConfig
+) -> Found:
+    """The negative log-likelihood of what is shown; a token's advantage is its weight."""
+    weights = token_weights(batch.sample_N, config.aggregation, totals)
+    loss = -(logprobs * batch.advantage_N * weights).sum()
+    per_token = 1 / max(1, totals.tokens)
+    nats = -float(logprobs.detach().sum()) * per_token
+    return loss, {"loss": float(loss.detach()), "nats_per_token": nats}
+
+
+def preference_objective(
+    logprobs: Tensor, batch: Batch, totals: Totals, config: LearnConfig
+) -> Found:
+    """DPO. The batch holds chosen and rejected in turn, with the reference's logprobs."""
+    samples = int(batch.sample_N.max()) + 1
+    gained = logprobs.new_zeros(samples).index_add(0, batch.sample_N, logprobs - batch.logprob_N)
+    chosen_P, rejected_P = config.beta * gained[0::2], config.beta * gained[1::2]
+    per_pair = 1 / max(1, totals.sequences)
+    loss = -F.logsigmoid(chosen_P - rejected_P).sum() * per_pair
+    with torch.no_grad():
+        stats = {
+            "loss": float(loss),
+            "accuracy": float((chosen_P > rejected_P).sum()) * per_pair,
+            "margin": float((chosen_P - rejected_P).sum()) * per_pair,
+            "chosen": float(chosen_P.sum()) * per_pair,
+            "rejected": float(rejected_P.sum()) * per_pair,
+        }
+    return loss, stats
