@@ -197,6 +197,38 @@ def evaluate_benchmark(
     raise typer.Exit(code)
 
 
+@app.command()
+def finetune(
+    model: Annotated[
+        str, typer.Option(help="The base model: nano, smollm2, a folder, a hub name.")
+    ],
+    data: Annotated[Path, typer.Option(help="Lines of {system_prompt, user_prompt, output}.")],
+    out: Annotated[Path, typer.Option(help="The folder to make; a policy from then on.")],
+    role: Annotated[str, typer.Option(help="The policy's name, such as alice.")] = "main",
+    start: Annotated[
+        str | None, typer.Option("--from", help="A run or an adapter to go on from.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1)] = 3,
+    lr: float = 2e-4,
+    batch: Annotated[int, typer.Option(min=1, help="Demonstrations per step.")] = 16,
+    lora_r: int = 8,
+    lora_alpha: int = 16,
+    lora_dropout: float = 0.05,
+    seed: int = 0,
+    resume: Annotated[bool, typer.Option(help="Go on from the last whole epoch.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fine-tune LoRA on demonstrations, with a checkpoint after each epoch."""
+    from sparring.learn.cli import finetune_file
+
+    found = finetune_file(
+        model, data, out, role=role, start=start, epochs=epochs, resume=resume, seed=seed,
+        progress=None if as_json else show_epoch, lr=lr, batch=batch, lora_r=lora_r,
+        lora_alpha=lora_alpha, lora_dropout=lora_dropout,
+    )  # fmt: skip
+    say(found, as_json)
+
+
 @judge_app.command("python")
 def judge_python(
     file: Annotated[Path, typer.Argument(help="Lines of {id, code, tests, entry?, setup?}.")],
@@ -209,6 +241,14 @@ def judge_python(
     from sparring.judge.cli import judge_python as judge
 
     raise typer.Exit(judge(file, as_json, workers=workers, timeout_s=timeout_s, sandbox=sandbox))
+
+
+def show_epoch(metrics: dict[str, Any]) -> None:
+    console.print(
+        f"epoch {metrics['iteration']}: loss {metrics['learn/loss']:.4f}, "
+        f"{metrics['learn/steps']:.0f} steps, {metrics['tokens_per_s']:,.0f} tokens/s",
+        highlight=False,
+    )
 
 
 def default_folder(name: str, resume: bool) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from sparring.types import Message, Request
@@ -29,6 +29,21 @@ class Chat:
         previous = request.previous
         heard = self.after_reply(request.messages, said_end=self._end(previous.token_ids))
         return [*previous.prompt_ids, *previous.token_ids, *self._encode(heard)]
+
+    def demonstration(self, messages: list[Message], output: str) -> tuple[list[int], list[int]]:
+        """The ids of a prompt and of a reply that is shown to it, closed as a sampled one is."""
+        return (
+            list(self._encode(self.render(messages))),
+            [*self._encode(self._defused(output)), self.end_id],
+        )
+
+    @cached_property
+    def end_id(self) -> int:
+        """The token that closes a reply: what the template puts there, if that is one token of
+        its own, else the tokenizer's end."""
+        after = self._encode(self.after_reply([{"role": "user", "content": "?"}], said_end=""))
+        special = bool(after) and bool(self._end([after[0]]))
+        return int(after[0] if special else self.tokenizer.eos_token_id)
 
     def render(self, messages: list[Message]) -> str:
         return self._rendered(tuple((m["role"], m["content"]) for m in messages))

@@ -1,4 +1,5 @@
-"""Finds a policy by what a person calls it: a base model, or a run and one of its checkpoints."""
+"""Finds a policy by what a person calls it: a base model, a run and one of its checkpoints, or an
+adapter as peft saves it."""
 
 from __future__ import annotations
 
@@ -17,19 +18,33 @@ if TYPE_CHECKING:
     from sparring.learn.policies import Policies
 
 VALID = (
-    "a policy is `nano`, `smollm2`, a folder with a transformers model, a hub name, or a run: "
-    "RUN (its best checkpoint, or its last), RUN@STEP, and RUN@STEP:NAME where it has several"
+    "a policy is `nano`, `smollm2`, a folder with a transformers model, a hub name, a folder with "
+    "a LoRA adapter of peft, or a run: RUN (its best checkpoint, or its last), RUN@STEP, and "
+    "RUN@STEP:NAME where it has several"
 )
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_PEFT_PREFIX = "base_model.model."
 _RUN = re.compile(r"(?P<run>.+?)(?:@(?P<step>\d+|best|last))?(?::(?P<who>[\w.@-]+))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """The weights of one policy in one checkpoint of a run."""
+    """The weights of one policy: in a checkpoint of a run, or in an adapter's folder."""
 
     config: Config
     file: Path
     name: str
+
+    def load_into(self, policies: Policies, name: str) -> None:
+        """Give a policy that is there already these weights."""
+        from safetensors.torch import load_file
+
+        state = load_file(self.file)
+        if self.file.name == ADAPTER_WEIGHTS:
+            # An adapter need not reach every module; where it does not, a new one adds nothing.
+            state = {key.removeprefix(_PEFT_PREFIX): value for key, value in state.items()}
+            state = {**policies.state(name), **state}
+        policies.load(name, state)
 
 
 def load_engine(
@@ -47,7 +62,10 @@ def load_engine(
     policies = _policies(base, learn, device=device, dtype=dtype, seed=seed)
     if found:
         policies.add(found.name)
-        policies.load(found.name, _weights(found.file))
+        try:
+            found.load_into(policies, found.name)
+        except ValueError as error:
+            raise ConfigError(f"{policy} does not fit {base}: {error}") from error
     engine = TransformersEngine(policies)
     engine.base = base_name(base, seed)
     return engine, found.name if found else BASE
@@ -65,10 +83,12 @@ def add_policy(engine: TransformersEngine, policy: str, name: str) -> None:
             f"{policy} stands on the base model {base}, and the engine has {engine.base}; "
             "policies that play each other share one base model"
         )
-    state = _weights(found.file) if found else _base_weights(engine, policy, base)
+    state = None if found else _base_weights(engine, policy, base)
     engine.policies.add(name)
     try:
-        if state is not None:
+        if found:
+            found.load_into(engine.policies, name)
+        elif state is not None:
             engine.policies.load(name, state)
     except ValueError as error:
         engine.policies.remove(name)
@@ -76,7 +96,9 @@ def add_policy(engine: TransformersEngine, policy: str, name: str) -> None:
 
 
 def find_trained(policy: str) -> Trained | None:
-    """The checkpoint a policy's name means, or None when it names no run."""
+    """The checkpoint a policy's name means, or None when it names no run and no adapter."""
+    if (Path(policy) / ADAPTER_CONFIG).is_file():
+        return _adapter(Path(policy))
     match = _RUN.fullmatch(policy)
     if match is None or not (Path(match["run"]) / "config.yaml").is_file():
         if match is not None and match["step"]:
@@ -97,6 +119,22 @@ def find_trained(policy: str) -> Trained | None:
     return Trained(run.config(), files[who], who)
 
 
+def _adapter(folder: Path) -> Trained:
+    """An adapter in peft's own form, as the policy `main` of the model it was made for."""
+    import json
+
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise ConfigError(f"{folder} has an {ADAPTER_CONFIG} and no {ADAPTER_WEIGHTS}")
+    told = json.loads((folder / ADAPTER_CONFIG).read_text())
+    odd = [key for key in ("use_dora", "use_rslora", "modules_to_save") if told.get(key)]
+    if told.get("peft_type") != "LORA" or odd:
+        what = ", ".join(odd) or f"peft_type {told.get('peft_type')}"
+        raise ConfigError(f"{folder} is an adapter with {what}; plain LoRA is what can be loaded")
+    learn = LearnConfig(lora_r=told["r"], lora_alpha=told["lora_alpha"])
+    base = told.get("base_model_name_or_path") or ""
+    return Trained(Config(policy=base, learn=learn), folder / ADAPTER_WEIGHTS, MAIN)
+
+
 def _checkpoint(run: RunDir, step: str | None) -> Path:
     best = run.checkpoints / "best"
     if step in (None, "best") and (best / checkpoint.MANIFEST).exists():
@@ -115,12 +153,6 @@ def _checkpoint(run: RunDir, step: str | None) -> Path:
 def base_name(policy: str, seed: int) -> str:
     """What tells base models apart; only nano is another one for another seed."""
     return f"{policy} (seed {seed})" if policy == "nano" else policy
-
-
-def _weights(file: Path) -> dict[str, Any]:
-    from safetensors.torch import load_file
-
-    return load_file(file)
 
 
 def _base_weights(engine: TransformersEngine, policy: str, base: str) -> dict[str, Any] | None:

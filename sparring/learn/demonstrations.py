@@ -1,0 +1,76 @@
+"""What is shown instead of sampled: conversations with the reply that was wanted, as samples.
+
+They go through the learner's own batches: sorted by length and padded within a budget of tokens,
+not packed end to end. No sequence then sees another, any model and any attention will do, and the
+step is the same for every budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparring.engines.chat import Chat
+from sparring.run.config import ConfigError
+from sparring.tasks import load_tasks
+from sparring.types import MAIN, Message, Sample
+
+RECORD = ("system_prompt", "user_prompt", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """What is asked and what should be said to it."""
+
+    messages: tuple[tuple[str, str], ...]  # (role, text)
+    output: str
+    weight: float = 1.0
+
+    @classmethod
+    def of(cls, system: str, user: str, output: str, weight: float = 1.0) -> Demonstration:
+        told = (("system", system),) if system else ()
+        return cls((*told, ("user", user)), output, weight)
+
+    @classmethod
+    def from_record(cls, row: Mapping[str, Any], place: str) -> Demonstration:
+        """A record `{"system_prompt", "user_prompt", "output"}`; the first may be left out."""
+        for key in RECORD:
+            value = row.get(key, "" if key == "system_prompt" else None)
+            if not isinstance(value, str):
+                raise ConfigError(f"{place} has no text under {key!r}; records are of {RECORD}")
+        if not row["output"].strip():
+            raise ConfigError(f"{place} has an empty output, and there is nothing to learn from it")
+        return cls.of(row.get("system_prompt", ""), row["user_prompt"], row["output"])
+
+
+def read_demonstrations(source: str) -> list[Demonstration]:
+    """The records of a JSONL file, in its order."""
+    tasks = load_tasks(source, None)
+    return [
+        Demonstration.from_record(task.data, f"record {i} of {source}")
+        for i, task in enumerate(tasks, 1)
+    ]
+
+
+def to_sample(chat: Chat, shown: Demonstration, policy: str = MAIN) -> Sample:
+    """A demonstration as ids. Only the output is learned from, with the token that ends it."""
+    messages: list[Message] = [{"role": role, "content": text} for role, text in shown.messages]
+    prompt, output = chat.demonstration(messages, shown.output)
+    mask = [0] * len(prompt) + [1] * len(output)
+    weights = [shown.weight * m for m in mask]
+    return Sample(policy, [*prompt, *output], mask, weights, [0.0] * len(mask))
+
+
+def to_samples(
+    chat: Chat, shown: Iterable[Demonstration], policy: str = MAIN, limit: int | None = None
+) -> list[Sample]:
+    """Demonstrations as samples; those longer than the model's context are left out."""
+    samples = [to_sample(chat, one, policy) for one in shown]
+    return [s for s in samples if limit is None or len(s.ids) <= limit]
+
+
+def padding(samples: Sequence[Sample], batches: Sequence[Sequence[Sample]]) -> float:
+    """The share of places in padded batches that hold nothing."""
+    room = sum(len(batch) * max(len(s.ids) for s in batch) for batch in batches)
+    return 1 - sum(len(s.ids) for s in samples) / room

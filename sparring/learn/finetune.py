@@ -1,0 +1,193 @@
+"""Supervised fitting as a run: epochs over the same lessons, a checkpoint after each, and a folder
+that is a policy wherever one is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+
+from sparring.engines.chat import Chat
+from sparring.learn.batches import members
+from sparring.learn.demonstrations import Demonstration, to_samples
+from sparring.learn.device import choose_device, fast_allocations
+from sparring.learn.learner import Learner
+from sparring.learn.models import ModelMissing
+from sparring.learn.policies import LoraPolicies, Policies, load_policies
+from sparring.run import checkpoint
+from sparring.run.config import Config, ConfigError, make_config
+from sparring.run.policy import ADAPTER_WEIGHTS, find_trained
+from sparring.run.rundir import RunDir, append, write_whole
+from sparring.types import MAIN, Lesson
+
+LESSONS = "lessons.json"  # which lessons a folder was fitted to
+Progress = Callable[[dict[str, Any]], None]
+Make = Callable[[Learner], Sequence[Lesson]]
+Ready = Callable[[Learner, RunDir, Sequence[Lesson]], None]
+
+
+def finetune_config(model: str, *, epochs: int = 3, seed: int = 0, **learn: Any) -> Config:
+    """The config of a supervised run; the defaults are those that LoRA papers share."""
+    settings = {
+        "objective": "likelihood",
+        "lora_r": 8,
+        "lora_alpha": 16,
+        "lora_dropout": 0.05,
+        "lr": 2e-4,
+        "schedule": "linear",
+        "lr_floor": 0.0,
+        "batch": 16,
+        **learn,
+    }
+    data = {"recipe": "finetune", "policy": model, "iterations": epochs, "seed": seed}
+    return make_config({**data, "learn": settings})
+
+
+def finetune(
+    config: Config,
+    path: Path,
+    shown: Sequence[Demonstration],
+    *,
+    name: str = MAIN,
+    start: str | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> RunDir:
+    """Fit a policy to demonstrations, from the start or from the last epoch that is whole."""
+    if not shown:
+        raise ConfigError("there is no demonstration to learn from")
+    told = {"kind": "demonstrations", "count": len(shown), "from": start or ""}
+    told["sha256"] = digest([asdict(one) for one in shown])
+
+    def make(learner: Learner) -> Sequence[Lesson]:
+        limit = getattr(learner.policies.config, "max_position_embeddings", None)
+        samples = to_samples(Chat(learner.policies.tokenizer), shown, name, limit)
+        if not samples:
+            raise ConfigError(f"every demonstration is longer than the model's {limit} tokens")
+        return samples
+
+    return fit_run(
+        config, path, make, told, name=name, start=start, resume=resume, progress=progress
+    )
+
+
+def fit_run(
+    config: Config,
+    path: Path,
+    make: Make,
+    told: dict[str, Any],
+    *,
+    ready: Ready | None = None,
+    name: str = MAIN,
+    start: str | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> RunDir:
+    """Epochs over the lessons that `make` gives; `told` says which they are, and a folder that was
+    fitted to others is refused. `ready` may add to the lessons what only the model knows."""
+    _refuse_others(path, told)
+    learner = make_learner(config, name, start)
+    lessons = make(learner)  # before the folder: what cannot be used leaves nothing behind
+    run = RunDir.open(path, config, resume=resume)
+    write_whole(path / LESSONS, json.dumps(told, indent=1).encode())
+    first = _resume_from(run, learner)
+    if ready is not None:
+        ready(learner, run, lessons)
+    tokens = sum(len(s.ids) for lesson in lessons for s in members(lesson))
+    for epoch in range(first + 1, config.iterations + 1):
+        began = time.perf_counter()
+        stats = learner.fit(lessons, epoch - 1, config.iterations)
+        spent = time.perf_counter() - began
+        metrics = {"iteration": epoch, "lessons": len(lessons), **stats}
+        metrics |= {"time/learn_s": spent, "tokens_per_s": tokens / spent}
+        append(run.metrics, metrics)
+        _save(run, learner, epoch)
+        if progress is not None:
+            progress(metrics)
+    _export(learner.policies, name, config, path / "adapter")
+    return run
+
+
+def make_learner(config: Config, name: str, start: str | None) -> Learner:
+    """The model on its device, with one policy to move, which begins as `start` says."""
+    fast_allocations()
+    device, dtype = choose_device(config.engine.device, config.engine.dtype)
+    try:
+        policies = load_policies(
+            config.policy, config.learn, device=device, dtype=dtype, seed=config.seed
+        )
+    except ModelMissing as error:
+        raise ConfigError(str(error)) from error
+    policies.add(name)
+    if start is not None:
+        found = find_trained(start)
+        if found is None:
+            raise ConfigError(f"{start} is neither a run nor a folder with an adapter of peft")
+        if found.config.policy not in ("", config.policy):
+            raise ConfigError(f"{start} was made for {found.config.policy}, not {config.policy}")
+        try:
+            found.load_into(policies, name)
+        except ValueError as error:
+            raise ConfigError(f"{start} cannot be gone on from: {error}") from error
+    return Learner(policies, [name], config.learn, seed=config.seed)
+
+
+def complete(path: Path, config: Config, told: dict[str, Any]) -> bool:
+    """Whether a folder holds all epochs of this config on these lessons."""
+    if not (path / "config.yaml").is_file() or not (path / LESSONS).is_file():
+        return False
+    run = RunDir.existing(path)
+    same = run.config() == config and json.loads((path / LESSONS).read_text()) == told
+    last = checkpoint.steps(run.checkpoints)[-1:] if run.checkpoints.is_dir() else []
+    return same and last == [config.iterations] and (path / "adapter").is_dir()
+
+
+def digest(records: Any) -> str:
+    return hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()
+
+
+def _refuse_others(path: Path, told: dict[str, Any]) -> None:
+    file = path / LESSONS
+    if file.is_file() and json.loads(file.read_text()) != told:
+        raise ConfigError(f"{path} was fitted to other lessons; choose another folder")
+
+
+def _resume_from(run: RunDir, learner: Learner) -> int:
+    found = checkpoint.load_latest(run.checkpoints)
+    if found is None:
+        _save(run, learner, 0)
+        return 0
+    step, tensors, state, problems = found
+    learner.load(tensors)
+    for name, version in state["versions"].items():
+        learner.policies.set_version(name, version)
+    run.rewind(step)
+    for problem in problems:
+        run.event(step, "damaged_checkpoint", problem)
+    return step
+
+
+def _save(run: RunDir, learner: Learner, epoch: int) -> None:
+    versions = {n: learner.policies.version(n) for n in learner.policies.names()}
+    checkpoint.save(
+        run.checkpoints, epoch, learner.state(), {"iteration": epoch, "versions": versions}
+    )
+
+
+def _export(policies: Policies, name: str, config: Config, folder: Path) -> None:
+    """The adapter in peft's own form, for whoever takes it elsewhere; full weights have none."""
+    folder.mkdir(exist_ok=True)
+    if isinstance(policies, LoraPolicies):
+        lora, state = policies.adapter(name)
+        lora.base_model_name_or_path = config.policy
+        lora.save_pretrained(str(folder))
+        whole = {key: value.detach().cpu().contiguous() for key, value in state.items()}
+        unfinished = folder / f".{ADAPTER_WEIGHTS}.unfinished"
+        save_file(whole, unfinished, metadata={"format": "pt"})
+        unfinished.replace(folder / ADAPTER_WEIGHTS)
