@@ -153,6 +153,7 @@ class Game:
 
     seats: ClassVar[tuple[str, ...]] = ()
     zero_sum: ClassVar[bool] = False
+    cooperative: ClassVar[bool] = False  # won together: evaluated by playing with itself
     problems: ClassVar[str] = ""  # the shipped set of a game that does not make its own tasks
     runs_code: ClassVar[bool] = False  # whether it needs the jail
 

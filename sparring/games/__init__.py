@@ -18,6 +18,7 @@ GAMES: dict[str, str] = {
     "tictactoe": "sparring.games.tictactoe:TicTacToe",
     "kuhn": "sparring.games.kuhn:KuhnPoker",
     "negotiation": "sparring.games.negotiation:SimpleNegotiation",
+    "matching": "sparring.games.matching:MatchingGame",
     "code_execution": "sparring.games.code_execution:CodeExecution",
     "code_prediction": "sparring.games.code_prediction:CodePrediction",
 }

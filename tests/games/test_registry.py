@@ -12,7 +12,7 @@ def test_every_registered_game_loads_in_every_style(name):
     for style in ("reason", "short", "terse"):
         game = load_game(name, style=style)
         assert isinstance(game, Game)
-        assert (game.zero_sum and len(game.seats) == 2) or game.runs_code
+        assert (game.zero_sum and len(game.seats) == 2) or game.cooperative or game.runs_code
         assert game.task(5) == game.task(5)
 
 
