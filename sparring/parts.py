@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sparring.credit import Credit, make_credit
+from sparring.credit.gae import Gae
 from sparring.curriculum.opponents import Opponents
 from sparring.game import Game
 from sparring.games import make_games
@@ -33,7 +34,7 @@ class Parts:
     games: dict[str, Game]
     learner: Learner
     engine: TransformersEngine
-    credit: Credit
+    credit: Credit | Gae
     teacher: Teacher
     opponents: Opponents
     guard: Guard
@@ -93,6 +94,7 @@ def build(config: Config) -> Parts:
         seed=config.seed,
         canary=config.canary,
         max_tokens=config.sampling.max_tokens,
+        critic=config.credit.kind == "gae",
     )
     engine = TransformersEngine(
         policies, max_batch=config.engine.max_batch, lockstep=config.engine.lockstep
@@ -100,6 +102,8 @@ def build(config: Config) -> Parts:
     engine.base = base_name(config.policy, config.seed)
     needs.seat_players(config, engine)
     credit = make_credit(**config.credit.model_dump())
+    if isinstance(credit, Gae):
+        credit.values = learner.values
     return Parts(
         config,
         games,

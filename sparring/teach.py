@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sparring.credit import Credit
+from sparring.credit.gae import Gae
 from sparring.credit.samples import to_samples
 from sparring.run.config import Config
 from sparring.types import Episode, Sample
@@ -36,7 +37,7 @@ class Teacher(Protocol):
 class FromCredit:
     """Every trainable turn is a lesson, weighted by its credit."""
 
-    def __init__(self, credit: Credit) -> None:
+    def __init__(self, credit: Credit | Gae) -> None:
         self.credit = credit
 
     def lessons(
@@ -54,16 +55,20 @@ class FromCredit:
         pass
 
 
-def teach(credit: Credit, episodes: list[Episode]) -> list[Sample]:
+def teach(credit: Credit | Gae, episodes: list[Episode]) -> list[Sample]:
     """Episodes to samples. A void episode moves no baseline and trains nobody."""
     fair = [e for e in episodes if e.void is None]
+    if isinstance(credit, Gae):  # per token, by a critic's values
+        return credit.samples(fair)
     return to_samples(fair, credit.advantages(fair))
 
 
-def make_teacher(config: Config, credit: Credit, chat: Any) -> Teacher:
+def make_teacher(config: Config, credit: Credit | Gae, chat: Any) -> Teacher:
     """The teacher a config names; `chat` is where text becomes ids."""
     if config.teach.kind == "credit":
         return FromCredit(credit)
     where, _, name = TEACHERS[config.teach.kind].partition(":")
-    make: Callable[[Config, Credit, Any], Teacher] = getattr(importlib.import_module(where), name)
+    make: Callable[[Config, Credit | Gae, Any], Teacher] = getattr(
+        importlib.import_module(where), name
+    )
     return make(config, credit, chat)

@@ -121,6 +121,8 @@ class Sample:
     advantages: list[float]
     logprobs: list[float]  # as sampled; 0 where mask is 0
     temperature: float = 1.0
+    values: list[float] = field(default_factory=list)  # the critic's, before each token was said
+    returns: list[float] = field(default_factory=list)  # what it should have said; empty: no critic
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from sparring.credit.gae import Gae
 from sparring.credit.group_relative import GroupRelative
 from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
@@ -21,8 +22,16 @@ class Credit(Protocol):
 
 
 def make_credit(
-    kind: str, *, decay: float = 0.95, scale: bool = False, trace: float = 1.0
-) -> Credit:
+    kind: str,
+    *,
+    decay: float = 0.95,
+    scale: bool = False,
+    trace: float = 1.0,
+    gamma: float = 1.0,
+    whiten: bool = True,
+) -> Credit | Gae:
+    if kind == "gae":
+        return Gae(gamma, trace, whitened=whiten)
     if kind == "role_baseline":
         return RoleBaseline(decay)
     if kind == "prompt_baseline":

@@ -31,6 +31,8 @@ class Batch:
     logprob_N: Tensor  # as sampled
     temperature_N: Tensor
     sample_N: Tensor  # which sample the token belongs to
+    value_N: Tensor  # the critic's as sampled, and the return to learn; 0 without a critic
+    return_N: Tensor
 
 
 def seen(sample: Sample) -> Key:
@@ -42,12 +44,17 @@ def collate(samples: Sequence[Sample], pad: int, device: torch.device | str) -> 
     rows = {key: i for i, key in enumerate(dict.fromkeys(map(seen, samples)))}
     width = max(map(len, rows))
     tokens: list[tuple[float, ...]] = [
-        (rows[seen(s)], t - 1, s.ids[t], s.advantages[t], s.logprobs[t], s.temperature, i)
+        (
+            *(rows[seen(s)], t - 1, s.ids[t], s.advantages[t], s.logprobs[t], s.temperature, i),
+            *((s.values[t], s.returns[t]) if s.returns else (0.0, 0.0)),
+        )
         for i, s in enumerate(samples)
         for t in range(1, len(s.ids))
         if s.mask[t]
     ]
-    row, place, target, advantage, logprob, temperature, sample = zip(*tokens, strict=True)
+    row, place, target, advantage, logprob, temperature, sample, value, gain = zip(
+        *tokens, strict=True
+    )
 
     def whole(values: Sequence[object]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=device)
@@ -65,6 +72,8 @@ def collate(samples: Sequence[Sample], pad: int, device: torch.device | str) -> 
         logprob_N=real(logprob),
         temperature_N=real(temperature),
         sample_N=whole(sample),
+        value_N=real(value),
+        return_N=real(gain),
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sparring.learn.batches import Batch, by_budget, collate, deal, members, split
+from sparring.learn.critic import Critic
 from sparring.learn.losses import Totals, chunked_logprobs
 from sparring.learn.objectives import (
     likelihood_objective,
@@ -21,7 +22,7 @@ from sparring.learn.objectives import (
 )
 from sparring.learn.policies import Policies
 from sparring.run.config import LearnConfig
-from sparring.types import BASE, Lesson, derive
+from sparring.types import BASE, Lesson, Sample, derive
 
 REFERENCE = "reference"
 
@@ -111,6 +112,7 @@ class Learner:
         seed: int = 0,
         canary: float | None = None,
         max_tokens: int = 1,
+        critic: bool = False,
     ) -> None:
         self.policies, self.config, self.seed, self.canary = policies, config, seed, canary
         self.max_tokens = max_tokens
@@ -118,10 +120,15 @@ class Learner:
         self.lr_scale = 1.0  # lowered by the collapse guard
         self.optimizers: dict[str, Optimizer] = {}
         self.magnets: dict[str, dict[str, Tensor]] = {}  # moving references, in float32
+        self.critics: dict[str, Critic] = {}
+        self.critic_optimizers: dict[str, Optimizer] = {}
         for name in learned:
             if name not in policies.names():
                 policies.add(name)
             self.optimizers[name] = Optimizer(policies.parameters(name), config)
+            if critic:
+                self.critics[name] = Critic(policies.config.hidden_size, policies.device)
+                self.critic_optimizers[name] = Optimizer(self.critics[name].parameters(), config)
             moving = config.kl > 0 and config.reference == "moving"
             if moving:
                 if self.reference(name) not in policies.names():
@@ -171,10 +178,10 @@ class Learner:
     ) -> dict[str, float]:
         sums: dict[str, float] = defaultdict(float)
         steps = skipped = 0
-        gap = None
+        gap, far = None, False
         lr = self.lr(iteration, iterations)
         for epoch in range(self.config.epochs):
-            parts = self._optimizer_batches(name, lessons, iteration, epoch)
+            parts = [] if far else self._optimizer_batches(name, lessons, iteration, epoch)
             for place, part in enumerate(parts):
                 if self.supervised:
                     done = iteration * self.config.epochs + epoch
@@ -186,7 +193,10 @@ class Learner:
                 if gap is None and not self.supervised:
                     gap = found["canary"]
                     self._check_canary(gap, name)
-                norm = self.optimizers[name].step(lr, self.config.max_grad_norm)
+                far = self.config.kl_stop is not None and found["moved"] > self.config.kl_stop
+                if far:  # from the policy that spoke; what it said teaches nothing more
+                    break
+                norm = self._step(name, lr)
                 if not math.isfinite(norm):
                     skipped += 1  # the weights did not move, and its numbers are none
                     continue
@@ -196,7 +206,33 @@ class Learner:
         self._move_reference(name)
         means = {key: value / max(1, steps) for key, value in sums.items()}
         first = {} if self.supervised else {"canary": gap or 0.0}
+        if self.config.kl_stop is not None:
+            first["stopped"] = float(far)
         return {**means, **first, "lr": lr, "steps": float(steps), "skipped": float(skipped)}
+
+    def _step(self, name: str, lr: float) -> float:
+        """One step of the policy, and of its critic; the norm of the policy's gradient."""
+        most = self.config.max_grad_norm
+        norm = self.optimizers[name].step(lr, most)
+        if name in self.critics and math.isfinite(norm):
+            self.critic_optimizers[name].step(self.config.critic_lr * self.lr_scale, most)
+        return norm
+
+    @torch.no_grad()
+    def values(self, samples: Sequence[Sample]) -> list[list[float]]:
+        """What the critics expect before each token that is learned from, per sample."""
+        found: dict[int, list[float]] = {id(sample): [] for sample in samples}
+        pad = self.policies.tokenizer.pad_token_id
+        for name, critic in self.critics.items():
+            mine = [s for s in samples if s.policy == name and any(s.mask)]
+            for micro in by_budget(mine, self.config.tokens_per_batch):
+                read = [sample for lesson in micro for sample in members(lesson)]
+                batch = collate(read, pad, self.policies.device)
+                with self.policies.using(name) as model:
+                    worth = critic(self.hidden(model, batch))
+                for i, value in zip(batch.sample_N.tolist(), worth.tolist(), strict=True):
+                    found[id(read[i])].append(value)
+        return [found[id(sample)] for sample in samples]
 
     def _optimizer_batches(
         self, name: str, lessons: list[Lesson], iteration: int, epoch: int
@@ -230,6 +266,8 @@ class Learner:
         sums: dict[str, float] = defaultdict(float)
         pad = self.policies.tokenizer.pad_token_id
         self.optimizers[name].forget()
+        if name in self.critics:
+            self.critic_optimizers[name].forget()
         for micro in micro_batches:
             samples = [sample for lesson in micro for sample in members(lesson)]
             batch = collate(samples, pad, self.policies.device)
@@ -255,7 +293,8 @@ class Learner:
             with torch.no_grad(), self.policies.using(self.reference(name)) as model:
                 reference, _ = self.logprobs(model, batch)
         with self.policies.using(name) as model:
-            logprobs, entropy = self.logprobs(model, batch)
+            hidden = self.hidden(model, batch)
+            logprobs, entropy = self.score(model, hidden, batch)
         return policy_objective(
             logprobs,
             entropy,
@@ -263,16 +302,24 @@ class Learner:
             totals,
             config,
             reference=reference,
+            values=self.critics[name](hidden) if name in self.critics else None,
             entropy_bonus=self._entropy_bonus,
         )
 
     def logprobs(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logprob of every token to learn from, and the entropy at its place."""
+        return self.score(model, self.hidden(model, batch), batch)
+
+    def hidden(self, model: Any, batch: Batch) -> Tensor:
+        """The model's last hidden state where each token to learn from is foretold."""
         hidden_RTH = model.get_decoder()(
             input_ids=batch.ids_RT, attention_mask=batch.attention_RT, use_cache=False
         ).last_hidden_state
+        return hidden_RTH[batch.row_N, batch.place_N]
+
+    def score(self, model: Any, hidden_NH: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         return chunked_logprobs(
-            hidden_RTH[batch.row_N, batch.place_N],
+            hidden_NH,
             model.get_output_embeddings(),
             batch.target_N,
             batch.temperature_N,
@@ -312,12 +359,18 @@ class Learner:
             found[f"{name}.optimizer"] = optimizer.state()
             if name in self.magnets:
                 found[f"{name}.reference"] = {k: m.detach() for k, m in self.magnets[name].items()}
+            if name in self.critics:
+                found[f"{name}.critic"] = self.critics[name].state()
+                found[f"{name}.critic_optimizer"] = self.critic_optimizers[name].state()
         return found
 
     def load(self, state: dict[str, dict[str, Tensor]]) -> None:
         for name, optimizer in self.optimizers.items():
             self.policies.load(name, state[f"{name}.policy"])
             optimizer.load(state[f"{name}.optimizer"])
+            if name in self.critics:
+                self.critics[name].load(state[f"{name}.critic"])
+                self.critic_optimizers[name].load(state[f"{name}.critic_optimizer"])
             if name in self.magnets:
                 with torch.no_grad():
                     for key, magnet in self.magnets[name].items():

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sparring.learn.batches import Batch
+from sparring.learn.critic import clipped_value_loss
 from sparring.learn.losses import Totals, clipped_policy_loss, kl_k3, token_weights
 from sparring.run.config import LearnConfig
 
@@ -25,9 +26,11 @@ def policy_objective(
     config: LearnConfig,
     *,
     reference: Tensor | None = None,
+    values: Tensor | None = None,
     entropy_bonus: float = 0.0,
 ) -> Found:
-    """The clipped surrogate of the advantages, a pull to the reference, a bonus for entropy."""
+    """The clipped surrogate of the advantages, a pull to the reference, a bonus for entropy, and,
+    where there is a critic, what its values are off by."""
     losses, held = clipped_policy_loss(
         logprobs, batch.logprob_N, batch.advantage_N, config.clip_low, config.clip_high
     )
@@ -36,6 +39,7 @@ def policy_objective(
         "canary": float((logprobs.detach() - batch.logprob_N).abs().sum()) * per_token,
         "entropy": float(entropy.detach().sum()) * per_token,
         "clip_rate": float(held.sum()) * per_token,
+        "moved": float(kl_k3(batch.logprob_N, logprobs.detach()).sum()) * per_token,
     }
     if reference is not None:
         kl = kl_k3(logprobs, reference)
@@ -43,6 +47,10 @@ def policy_objective(
             kl = kl * (logprobs - batch.logprob_N).exp()
         losses = losses + config.kl * kl
         stats["kl"] = float(kl.detach().sum()) * per_token
+    if values is not None:
+        off, _ = clipped_value_loss(values, batch.value_N, batch.return_N, config.value_clip)
+        losses = losses + config.value_weight * off
+        stats["value_loss"] = float(off.detach().sum()) * per_token
     if entropy_bonus > 0:
         losses = losses - entropy_bonus * entropy
     loss = (losses * token_weights(batch.sample_N, config.aggregation, totals)).sum()

@@ -58,11 +58,13 @@ class OpponentsConfig(Section):
 
 
 class CreditConfig(Section):
-    kind: Literal["role_baseline", "prompt_baseline", "group_relative", "leave_one_out"] = (
-        "role_baseline"
-    )
+    kind: Literal[
+        "role_baseline", "prompt_baseline", "group_relative", "leave_one_out", "gae"
+    ] = "role_baseline"
     decay: float = Field(0.95, ge=0, le=1)
-    trace: float = Field(1.0, ge=0, le=1)  # prompt_baseline: λ; 1 is the plain final reward
+    trace: float = Field(1.0, ge=0, le=1)  # prompt_baseline, gae: λ; 1 is the plain final reward
+    gamma: float = Field(1.0, ge=0, le=1)  # gae: what a reward is worth one token earlier
+    whiten: bool = True  # gae: advantages of mean 0 and deviation 1
     scale: bool = False  # divide by the group's standard deviation (GRPO) or not (Dr. GRPO)
 
 
@@ -99,6 +101,10 @@ class LearnConfig(Section):
     beta: float = Field(0.1, gt=0)  # of preference: how dearly leaving the reference is paid
     kl: float = Field(0.0, ge=0)
     kl_correction: bool = True  # k3 times the ratio; without, its gradient is KL(ref ‖ π)'s
+    kl_stop: float | None = Field(None, gt=0)  # nats moved since sampling that end the epochs
+    value_weight: float = Field(0.5, ge=0)  # of the critic's loss, where credit is gae
+    value_clip: float = Field(0.2, gt=0)
+    critic_lr: float = Field(1e-3, gt=0)
     reference: Literal["base", "moving"] = "base"  # moving: magnetic mirror descent
     reference_rate: float = Field(0.05, gt=0, le=1)
 

@@ -1,0 +1,97 @@
+"""Generalised advantage estimation: a critic says what each token was worth before it was said,
+and the surprises that followed, discounted, are the token's advantage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from sparring.credit.samples import join
+from sparring.types import Episode, Sample
+
+Values = Callable[[Sequence[Sample]], list[list[float]]]  # one per token that is learned from
+_EPSILON = 1e-8
+
+
+def gae(
+    rewards: Sequence[float], values: Sequence[float], gamma: float, trace: float
+) -> tuple[list[float], list[float]]:
+    """Advantages and returns of one trajectory that ends: its last state is worth nothing more.
+
+    δ_t = r_t + γ V_{t+1} − V_t,  A_t = δ_t + γλ A_{t+1},  return_t = A_t + V_t
+    """
+    advantages = [0.0] * len(rewards)
+    following = later = 0.0
+    for t in reversed(range(len(rewards))):
+        surprise = rewards[t] + gamma * following - values[t]
+        later = advantages[t] = surprise + gamma * trace * later
+        following = values[t]
+    returns = [a + v for a, v in zip(advantages, values, strict=True)]
+    return advantages, returns
+
+
+def whiten(values: Sequence[float]) -> list[float]:
+    """Mean 0 and deviation 1. Values that do not differ are all 0: none was better."""
+    if not values:
+        return []
+    mean, spread = fmean(values), pstdev(values)
+    return [(v - mean) / (spread + _EPSILON) for v in values]
+
+
+class Gae:
+    """Each seat's sampled tokens of an episode, in order, are one trajectory; its reward comes
+    after the last of them. `values` is the critic's, given when there is one to ask."""
+
+    def __init__(self, gamma: float = 1.0, trace: float = 0.95, *, whitened: bool = True) -> None:
+        self.gamma, self.trace, self.whitened = gamma, trace, whitened
+        self.values: Values | None = None
+
+    def samples(self, episodes: Sequence[Episode]) -> list[Sample]:
+        if self.values is None:
+            raise RuntimeError("GAE needs a critic: set `values` to a learner's")
+        trajectories = [t for episode in episodes for t in _trajectories(episode)]
+        samples = [sample for _, parts in trajectories for sample in parts]
+        worth = iter(self.values(samples))
+        for reward, parts in trajectories:
+            self._credit(reward, parts, [next(worth) for _ in parts])
+        if self.whitened:
+            for policy in {sample.policy for sample in samples}:
+                _whiten([sample for sample in samples if sample.policy == policy])
+        return samples
+
+    def _credit(self, reward: float, parts: Sequence[Sample], worth: list[list[float]]) -> None:
+        values = [v for part in worth for v in part]
+        rewards = [0.0] * (len(values) - 1) + [reward]
+        advantages, returns = gae(rewards, values, self.gamma, self.trace)
+        spread = iter(zip(advantages, returns, values, strict=True))
+        for sample in parts:
+            cells = [next(spread) if m else (0.0, 0.0, 0.0) for m in sample.mask]
+            sample.advantages = [cell[0] for cell in cells]
+            sample.returns = [cell[1] for cell in cells]
+            sample.values = [cell[2] for cell in cells]
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """The critic's weights are the learner's to remember."""
+
+
+def _trajectories(episode: Episode) -> list[tuple[float, list[Sample]]]:
+    """Per seat that learns: its reward, and its turns as samples in the order they were said."""
+    seats = dict.fromkeys(turn.seat for turn in episode.turns if turn.trainable)
+    return [
+        (
+            episode.rewards[seat],
+            join([(t, 0.0) for t in episode.turns if t.trainable and t.seat == seat]),
+        )
+        for seat in seats
+    ]
+
+
+def _whiten(samples: Sequence[Sample]) -> None:
+    learned = [a for s in samples for a, m in zip(s.advantages, s.mask, strict=True) if m]
+    whitened = iter(whiten(learned))
+    for sample in samples:
+        sample.advantages = [next(whitened) if m else 0.0 for m in sample.mask]

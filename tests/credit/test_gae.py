@@ -1,0 +1,95 @@
+"""GAE by hand, by brute force, and along the turns of an episode."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from sparring.credit.gae import Gae, gae, whiten
+from sparring.types import Episode, Sample, Task, Turn
+
+
+def test_a_trajectory_worked_out_by_hand() -> None:
+    """γ = 0.5, λ = 0.5. δ_2 = 1 − 0.4 = 0.6; δ_1 = 0.5·0.4 − 0.2 = 0; δ_0 = 0.5·0.2 − 0.1 = 0.
+    A_2 = 0.6; A_1 = 0 + 0.25·0.6 = 0.15; A_0 = 0 + 0.25·0.15 = 0.0375."""
+    advantages, returns = gae([0, 0, 1], [0.1, 0.2, 0.4], gamma=0.5, trace=0.5)
+    assert advantages == pytest.approx([0.0375, 0.15, 0.6])
+    assert returns == pytest.approx([0.1375, 0.35, 1.0])
+
+
+def test_rewards_on_the_way_by_hand() -> None:
+    """γ = 0.9, λ = 0: one-step surprises, nothing else."""
+    advantages, _ = gae([1, -1], [2.0, 3.0], gamma=0.9, trace=0.0)
+    assert advantages == pytest.approx([1 + 0.9 * 3 - 2, -1 - 3])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_a_full_trace_it_is_the_discounted_return_less_the_value(seed: int) -> None:
+    rng = random.Random(seed)
+    n, gamma = rng.randrange(1, 12), rng.random()
+    rewards, values = ([rng.uniform(-1, 1) for _ in range(n)] for _ in range(2))
+    advantages, returns = gae(rewards, values, gamma, trace=1.0)
+    brute = [sum(gamma ** (k - t) * rewards[k] for k in range(t, n)) for t in range(n)]
+    assert returns == pytest.approx(brute)
+    assert advantages == pytest.approx([b - v for b, v in zip(brute, values, strict=True)])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_the_weighted_mean_of_n_step_returns(seed: int) -> None:
+    """The definition: Σ_n (1 − λ) λ^(n−1) of the n-step returns, the rest of the weight on the
+    last."""
+    rng = random.Random(seed)
+    n, gamma, trace = rng.randrange(2, 9), rng.random(), rng.random()
+    rewards, values = ([rng.uniform(-1, 1) for _ in range(n)] for _ in range(2))
+    advantages, _ = gae(rewards, values, gamma, trace)
+    for t in range(n):
+        steps = []
+        for k in range(1, n - t + 1):
+            gained = sum(gamma**i * rewards[t + i] for i in range(k))
+            steps.append(gained + (gamma**k * values[t + k] if t + k < n else 0.0))
+        weights = [(1 - trace) * trace**i for i in range(len(steps) - 1)]
+        weights.append(trace ** (len(steps) - 1))
+        expected = sum(w * s for w, s in zip(weights, steps, strict=True)) - values[t]
+        assert advantages[t] == pytest.approx(expected)
+
+
+def test_whitened_values_have_mean_nothing_and_deviation_one() -> None:
+    found = whiten([1.0, 2.0, 3.0, 6.0])
+    assert sum(found) == pytest.approx(0)
+    assert sum(v * v for v in found) / 4 == pytest.approx(1)
+    assert whiten([0.3, 0.3]) == [0, 0] and whiten([]) == []
+
+
+def turn(seat: str, prompt: list[int], said: list[int], policy: str = "main") -> Turn:
+    logprobs = [-1.0] * len(said)
+    return Turn(seat, policy, "", "", 0, prompt, said, logprobs, trainable=bool(policy == "main"))
+
+
+def test_the_turns_of_a_seat_are_one_trajectory_with_the_reward_at_its_end() -> None:
+    turns = [turn("a", [1], [2, 3]), turn("b", [1], [9], "base"), turn("a", [7, 8], [4])]
+    episode = Episode("e", "g", Task("t"), 0, turns=turns, rewards={"a": 1.0, "b": 0.0})
+    credit = Gae(gamma=0.9, trace=0.8, whitened=False)
+
+    def values(samples: Sequence[Sample]) -> list[list[float]]:
+        assert [s.ids for s in samples] == [[1, 2, 3], [7, 8, 4]]  # unlike prompts: two samples
+        return [[0.1, 0.2], [0.3]]
+
+    credit.values = values
+    first, second = credit.samples([episode])
+    advantages, returns = gae([0, 0, 1], [0.1, 0.2, 0.3], 0.9, 0.8)
+    assert first.advantages == [0, *advantages[:2]] and second.advantages == [0, 0, advantages[2]]
+    assert first.returns == [0, *returns[:2]] and first.values == [0, 0.1, 0.2]
+
+
+def test_advantages_are_whitened_per_policy() -> None:
+    episodes = [
+        Episode("e", "g", Task("t"), 0, turns=[turn("a", [1], [2])], rewards={"a": r})
+        for r in (0.0, 1.0, 1.0, 0.0)
+    ]
+    credit = Gae()
+    credit.values = lambda samples: [[0.5] for _ in samples]
+    found = [s.advantages[-1] for s in credit.samples(episodes)]
+    assert found == pytest.approx([-1, 1, 1, -1])
+    credit.values = None
+    with pytest.raises(RuntimeError, match="needs a critic"):
+        credit.samples(episodes)
