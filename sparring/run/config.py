@@ -58,9 +58,9 @@ class OpponentsConfig(Section):
 
 
 class CreditConfig(Section):
-    kind: Literal[
-        "role_baseline", "prompt_baseline", "group_relative", "leave_one_out", "gae"
-    ] = "role_baseline"
+    kind: Literal["role_baseline", "prompt_baseline", "group_relative", "leave_one_out", "gae"] = (
+        "role_baseline"
+    )
     decay: float = Field(0.95, ge=0, le=1)
     trace: float = Field(1.0, ge=0, le=1)  # prompt_baseline, gae: λ; 1 is the plain final reward
     gamma: float = Field(1.0, ge=0, le=1)  # gae: what a reward is worth one token earlier
