@@ -87,7 +87,7 @@ def probe() -> Probe:
     return Probe(True, "programs run in a bubblewrap jail", install)
 
 
-def _system() -> list[str]:
+def system() -> list[str]:
     """The read-only system: /usr, and the old top-level names as the host has them."""
     words = ["--ro-bind", "/usr", "/usr"]
     for name in ("lib", "lib64", "lib32", "bin", "sbin"):
@@ -102,14 +102,14 @@ def _system() -> list[str]:
     return words
 
 
-def _devices() -> list[str]:
+def devices() -> list[str]:
     words = ["--perms", "0755", "--dir", "/dev"]
     for name in DEVICES:
         words += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     return words
 
 
-def _bind(source: Path, target: str) -> list[str]:
+def bind(source: Path, target: str) -> list[str]:
     """A read-only bind whose parents anyone may walk through, whatever they are on the host."""
     words: list[str] = []
     for parent in list(reversed(Path(target).parents))[1:]:
@@ -117,7 +117,7 @@ def _bind(source: Path, target: str) -> list[str]:
     return [*words, "--ro-bind", str(source), target]
 
 
-def _interpreter(python: str) -> tuple[str, list[str]]:
+def interpreter(python: str) -> tuple[str, list[str]]:
     """The real interpreter behind a virtual environment, and what it needs mounted."""
     real = os.path.realpath(python)
     prefixes = {sys.base_prefix, sys.base_exec_prefix}
@@ -126,7 +126,7 @@ def _interpreter(python: str) -> tuple[str, list[str]]:
     words: list[str] = []
     for prefix in sorted(os.path.realpath(p) for p in prefixes):
         if prefix != "/usr" and not prefix.startswith("/usr/"):
-            words += _bind(Path(prefix), prefix)
+            words += bind(Path(prefix), prefix)
     return real, words
 
 
@@ -137,10 +137,12 @@ def _packages(python: str, packages: Sequence[str]) -> list[str]:
     words: list[str] = []
     for name in packages:
         spec = importlib.util.find_spec(name)
+        if spec and spec.origin and not spec.submodule_search_locations:
+            words += bind(Path(spec.origin), f"/jail/site/{Path(spec.origin).name}")
         for place in (spec.submodule_search_locations or []) if spec else []:
             for folder in (Path(place), Path(place).parent / f"{name}.libs"):
                 if folder.is_dir():
-                    words += _bind(folder, f"/jail/site/{folder.name}")
+                    words += bind(folder, f"/jail/site/{folder.name}")
     return words
 
 
@@ -153,10 +155,10 @@ def jail_command(
             "programs are judged in a bubblewrap jail, and bwrap is not installed: "
             f"{install_command()}  (or say sandbox: unsafe, and they run with your rights)"
         )
-    real, needs = _interpreter(python)
-    mounts = [*_system(), *needs, *_bind(INSIDE, "/jail/inside"), *_packages(python, packages)]
+    real, needs = interpreter(python)
+    mounts = [*system(), *needs, *bind(INSIDE, "/jail/inside"), *_packages(python, packages)]
     mounts += [
-        *_devices(),
+        *devices(),
         "--perms",
         "0755",
         "--dir",
@@ -180,9 +182,9 @@ def jail_command(
     # Root's processes are never counted against RLIMIT_NPROC, so root first becomes nobody; and
     # since nobody may not walk to everything that has to be mounted, an outer layer mounts it.
     outer = [
-        bwrap, "--unshare-pid", "--die-with-parent", *_system(), *needs,
-        *_bind(INSIDE, str(INSIDE)), *_packages_outside(python, packages), *_devices(),
-        *_bind(Path(bwrap), bwrap), "--proc", "/proc", "--perms", "0755", "--dir", "/tmp",
+        bwrap, "--unshare-pid", "--die-with-parent", *system(), *needs,
+        *bind(INSIDE, str(INSIDE)), *_packages_outside(python, packages), *devices(),
+        *bind(Path(bwrap), bwrap), "--proc", "/proc", "--perms", "0755", "--dir", "/tmp",
         "--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--",
         real, "-I", "-S", "-c", DROP,
     ]  # fmt: skip
@@ -193,7 +195,7 @@ def _packages_outside(python: str, packages: Sequence[str]) -> list[str]:
     """The same packages at their own paths, for the inner layer to find."""
     words = _packages(python, packages)
     sources = [words[n + 1] for n, word in enumerate(words) if word == "--ro-bind"]
-    return [word for source in sources for word in _bind(Path(source), source)]
+    return [word for source in sources for word in bind(Path(source), source)]
 
 
 def launch(
