@@ -172,19 +172,24 @@ def doctor(as_json: AsJson = False) -> None:
 
 @app.command("eval")
 def evaluate_benchmark(
-    benchmark: Annotated[str, typer.Argument(help="mbpp or humaneval.")],
+    benchmark: Annotated[str, typer.Argument(help="mbpp, humaneval, gsm8k or gsm8k-platinum.")],
     policy: Policy,
     data: Annotated[
         str | None, typer.Option(help="A JSONL file, dataset folder or hub name.")
     ] = None,
     k: Annotated[str, typer.Option(help="Which pass@k, such as 1,10.")] = "1",
-    samples: Annotated[int | None, typer.Option(help="Attempts per problem.")] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Attempts per problem; gsm8k takes their majority.")
+    ] = None,
     problems: Annotated[int | None, typer.Option(help="Only the first so many.")] = None,
     chat: Annotated[bool, typer.Option(help="Ask in chat, without examples.")] = False,
     temperature: float | None = None,
     max_tokens: int = 512,
     seed: int = 0,
     sandbox: Annotated[str, typer.Option(help="bubblewrap, or `unsafe`.")] = "bubblewrap",
+    details: Annotated[
+        Path | None, typer.Option(help="A file for every attempt, to look at or compare.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate a policy on a benchmark; `--policy reference` judges the reference solutions."""
@@ -193,8 +198,21 @@ def evaluate_benchmark(
     code = eval_benchmark(
         benchmark, policy, data, k, as_json, chat=chat, samples=samples, problems=problems,
         temperature=temperature, max_tokens=max_tokens, seed=seed, sandbox=sandbox,
+        details_to=details,
     )  # fmt: skip
     raise typer.Exit(code)
+
+
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(help="Details of an evaluation of gsm8k.")],
+    second: Annotated[Path, typer.Argument(help="Details of another one, on the same questions.")],
+    as_json: AsJson = False,
+) -> None:
+    """Compare two evaluations question by question: McNemar's test and an interval."""
+    from sparring.evaluate.paired import compare_files
+
+    say(compare_files(first, second), as_json)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`sparring eval mbpp|humaneval`: a policy's programs, or the reference solutions, judged."""
+"""`sparring eval BENCHMARK`: a policy's programs or answers, or the reference solutions, judged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from sparring.evaluate import humaneval, mbpp
+from sparring.evaluate import gsm8k, humaneval, mbpp
 from sparring.evaluate.benchmark import (
     REFERENCE,
     Attempt,
@@ -27,7 +27,7 @@ from sparring.sandbox.bwrap import SandboxMissing
 from sparring.tasks.code import Problem
 from sparring.types import Sampling
 
-BENCHMARKS = ("mbpp", "humaneval")
+BENCHMARKS = ("mbpp", "humaneval", *gsm8k.SOURCES)
 SOURCES = {"mbpp": "google-research-datasets/mbpp", "humaneval": "openai/openai_humaneval"}
 
 
@@ -53,6 +53,11 @@ def eval_benchmark(
     out: TextIO | None = None,
 ) -> int:
     """Print one evaluation. 0: done; 1: some attempts are void; 2: nothing could be evaluated."""
+    if name in gsm8k.SOURCES:
+        return gsm8k.eval_gsm8k(
+            name, policy, str(data) if data else None, as_json, samples=samples, problems=problems,
+            temperature=temperature, max_tokens=max_tokens, seed=seed, details_to=details_to,
+        )  # fmt: skip
     try:
         ks = parse_k(k, samples)
         source = find_data(name, str(data) if data else None)
