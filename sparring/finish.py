@@ -36,7 +36,7 @@ async def _closing_evaluation(run: RunDir) -> None:
     from sparring.evaluate.standard import evaluate
 
     config = run.config()
-    games = {n: g for n, g in make_games(config.games).items() if g.zero_sum}
+    games = {n: g for n, g in make_games(config.games).items() if g.zero_sum or g.cooperative}
     if not games:
         return
     engine, name = load_engine(f"{run.path}@last", device=config.engine.device)

@@ -1,5 +1,5 @@
-"""The evaluation of any game: matches against the programs that can play it, and, where a game
-is solved, exact measures. Void games count for nobody."""
+"""The evaluation of any game: matches against the programs that can play it, or games with itself
+where it is won together, and, where a game is solved, exact measures. Void games count for nobody."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 from sparring.engines.transformers import TransformersEngine
 from sparring.evaluate import exact
 from sparring.evaluate.arena import Score, match
+from sparring.evaluate.together import matching_measures, with_itself
 from sparring.game import Game
 from sparring.games.kuhn import KuhnPoker
+from sparring.games.matching import MatchingGame
 from sparring.games.negotiation import SimpleNegotiation
 from sparring.games.tictactoe import TicTacToe
 from sparring.types import MAIN, Episode
@@ -48,6 +50,10 @@ async def evaluate(
                 name, game, engine.act, policy, opponent, count, seed=seed, temperature=temperature
             )
             played += games_played
+        if game.cooperative:
+            played = await with_itself(
+                name, game, engine.act, policy, count, seed=seed, temperature=temperature
+            )
         measures = exact_measures(game, engine, policy, played)
         found[name] = {
             **{opponent: result.as_dict() for opponent, result in scores.items()},
@@ -78,15 +84,18 @@ def exact_measures(
         }
     if isinstance(game, SimpleNegotiation):
         return {"surplus": exact.mean_surplus(episodes)}
+    if isinstance(game, MatchingGame):
+        return matching_measures(episodes)
     return {}
 
 
 def ranking(scores: Mapping[str, Score], measures: Mapping[str, float]) -> float | None:
-    """What picks the best checkpoint: exploitability where it is known, else points per game."""
+    """What picks the best checkpoint: exploitability where it is known, the common score where
+    there is one, else points per game."""
     if "exploitability" in measures:
         return -measures["exploitability"] - measures["illegal_mass"]
     if not scores:
-        return None
+        return measures.get("score")
     return sum(s.points for s in scores.values()) / len(scores)
 
 

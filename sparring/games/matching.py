@@ -78,6 +78,7 @@ class MatchingGame(Game):
     draws: int = 10_000  # tables drawn to find one that hard
     scales: tuple[float, float] = (1.0, 10.0)
     tell_scale: bool = True  # whether players are told their own scale
+    penalty: float = 0.0  # times the share of turns lost to errors, off both rewards; see docs
     max_tokens: int | None = None  # None: as the style needs
 
     def __post_init__(self) -> None:
@@ -168,6 +169,7 @@ class MatchingGame(Game):
     def _outcome(self, talk: Talk, agreed: Matching | None) -> Outcome:
         worth = value(talk.data["table"], agreed) if agreed else 0
         score = worth / talk.data["optimum"]
+        errors = sum(move["action"] == "invalid" for move in talk.moves)
         facts = {
             "end": "agreement" if agreed else "cap",
             "agreed": agreed is not None,
@@ -177,11 +179,12 @@ class MatchingGame(Game):
             "matching": list(agreed) if agreed else None,
             "turns": len(talk.moves),
             "moves": talk.moves,
-            "errors": sum(move["action"] == "invalid" for move in talk.moves),
+            "errors": errors,
             "told": self.told(talk.data, talk.moves, agreed),
             "bounds": bounds(talk.data),
         }
-        return Outcome({seat: score for seat in self.seats}, facts=facts)
+        reward = score - self.penalty * errors / len(talk.moves)
+        return Outcome({seat: reward for seat in self.seats}, facts=facts)
 
     def told(
         self, data: Mapping[str, Any], moves: list[dict[str, Any]], agreed: Matching | None

@@ -1,0 +1,55 @@
+"""Games that are won together are measured by how well a policy plays them with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from sparring.collect import Job, collect
+from sparring.game import Game, Speak
+from sparring.types import Episode, Sampling, derive
+
+TOLD = ("private", "mentioned", "correct", "new", "used")
+
+
+async def with_itself(
+    name: str,
+    game: Game,
+    speak: Speak,
+    policy: str,
+    games: int,
+    *,
+    seed: int = 0,
+    temperature: float = 0.0,
+) -> list[Episode]:
+    """`games` games, each on a table of its own, with one policy in every seat."""
+    jobs = [
+        Job(
+            id=f"{policy}-{i}",
+            name=name,
+            game=game,
+            task=game.match_task(derive(seed, "together", i)),
+            seed=derive(seed, "together", i, policy),
+            seating=dict.fromkeys(game.seats, policy),
+        )
+        for i in range(games)
+    ]
+    return await collect(jobs, speak, sampling=Sampling(temperature=temperature))
+
+
+def matching_measures(episodes: Sequence[Episode]) -> dict[str, float]:
+    """How a matching goes: agreement, score, what it is held against, and what was passed on.
+    Void games are left out; turns to agreement are those of the games that agreed."""
+    facts = [e.facts for e in episodes if e.void is None]
+    if not facts:
+        return {}
+    agreed = [f for f in facts if f["agreed"]]
+    found = {
+        "score": fmean(f["score"] for f in facts),
+        "agreement": len(agreed) / len(facts),
+        **({"agreed_score": fmean(f["score"] for f in agreed)} if agreed else {}),
+        **({"agreed_turns": fmean(f["turns"] for f in agreed)} if agreed else {}),
+        "error_rate": sum(f["errors"] for f in facts) / sum(f["turns"] for f in facts),
+    }
+    found |= {f"bound_{k}": fmean(f["bounds"][k] for f in facts) for k in facts[0]["bounds"]}
+    return found | {f"cells_{key}": fmean(f["told"][key] for f in facts) for key in TOLD}
