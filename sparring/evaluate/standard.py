@@ -1,5 +1,5 @@
 """The evaluation of any game: matches against the programs that can play it, or games with itself
-where it is won together, and, where a game is solved, exact measures. Void games count for nobody."""
+where it is won together, and, where one is solved, exact measures. Void games count for nobody."""
 
 from __future__ import annotations
 
