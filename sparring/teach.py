@@ -15,7 +15,10 @@ from sparring.credit.samples import to_samples
 from sparring.run.config import Config
 from sparring.types import Episode, Sample
 
-TEACHERS: dict[str, str] = {}  # kind -> module:Class, for kinds other than `credit`
+TEACHERS: dict[str, str] = {  # kind -> module:Class, for kinds other than `credit`
+    "rounds": "sparring.rounds:Rounds",
+    "recorded": "sparring.rounds:Recorded",
+}
 
 
 class Teacher(Protocol):

@@ -29,6 +29,7 @@ def make_credit(
     trace: float = 1.0,
     gamma: float = 1.0,
     whiten: bool = True,
+    seats: str = "apart",
 ) -> Credit | Gae:
     if kind == "gae":
         return Gae(gamma, trace, whitened=whiten)
@@ -36,4 +37,6 @@ def make_credit(
         return RoleBaseline(decay)
     if kind == "prompt_baseline":
         return PromptBaseline(decay, trace=trace)
-    return GroupRelative(leave_one_out=kind == "leave_one_out", scale=scale)
+    return GroupRelative(
+        leave_one_out=kind == "leave_one_out", scale=scale, together=seats == "together"
+    )

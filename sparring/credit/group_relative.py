@@ -25,22 +25,28 @@ def centred(
 
 
 class GroupRelative:
-    def __init__(self, *, leave_one_out: bool = False, scale: bool = False) -> None:
-        self.leave_one_out, self.scale = leave_one_out, scale
+    """`together`: all seats of all games on a task are one group, for games that are won together;
+    otherwise each seat is compared with itself alone."""
+
+    def __init__(
+        self, *, leave_one_out: bool = False, scale: bool = False, together: bool = False
+    ) -> None:
+        self.leave_one_out, self.scale, self.together = leave_one_out, scale, together
 
     def advantages(self, episodes: list[Episode]) -> list[list[float]]:
-        members: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+        members: dict[tuple[str, str, str], list[tuple[int, str]]] = defaultdict(list)
         for i, episode in enumerate(episodes):
             if episode.void is None:
                 # Only who spoke, and only with themselves: a seat that was never asked, or that
                 # another policy held, says nothing of how well this one spoke.
                 for seat, policy in {turn.seat: turn.policy for turn in episode.turns}.items():
-                    members[episode.group, seat, policy].append(i)
+                    place = "" if self.together else seat
+                    members[episode.group, place, policy].append((i, seat))
         by_seat: list[dict[str, float]] = [{} for _ in episodes]
-        for (_, seat, _), indices in members.items():
-            rewards = [episodes[i].rewards[seat] for i in indices]
+        for group in members.values():
+            rewards = [episodes[i].rewards[seat] for i, seat in group]
             values = centred(rewards, leave_one_out=self.leave_one_out, scale=self.scale)
-            for i, value in zip(indices, values, strict=True):
+            for (i, seat), value in zip(group, values, strict=True):
                 by_seat[i][seat] = value
         return [
             [mine[turn.seat] for turn in episode.turns]

@@ -82,16 +82,19 @@ def members(lesson: Lesson) -> tuple[Sample, ...]:
     return (lesson.chosen, lesson.rejected) if isinstance(lesson, Pair) else (lesson,)
 
 
-def by_budget(lessons: Sequence[Lesson], tokens: int) -> list[list[Lesson]]:
-    """Micro-batches of like lengths whose padded rows stay within the budget (or single ones).
-    A pair is never parted: its loss is not a sum over its two sequences."""
+def by_budget(
+    lessons: Sequence[Lesson], tokens: int, most: int | None = None
+) -> list[list[Lesson]]:
+    """Micro-batches of like lengths whose padded rows stay within the budget (or single ones), and
+    of at most so many lessons. A pair is never parted: its loss is not a sum over its two sequences."""
     batches: list[list[Lesson]] = []
     rows: set[Key] = set()
     for lesson in sorted(lessons, key=_by_length):
         # Sorted upwards, so the newcomer is the longest and sets the padded width.
         own = {seen(sample) for sample in members(lesson)}
         rows |= own
-        if batches and len(rows) * _by_length(lesson)[0] <= tokens:
+        room = not batches or most is None or len(batches[-1]) < most
+        if batches and room and len(rows) * _by_length(lesson)[0] <= tokens:
             batches[-1].append(lesson)
         else:
             batches.append([lesson])

@@ -256,7 +256,7 @@ class Learner:
 
     def _accumulate(self, name: str, lessons: list[Lesson]) -> dict[str, float]:
         """Forward and backward over one optimizer batch, in micro-batches."""
-        micro_batches = by_budget(lessons, self.config.tokens_per_batch)
+        micro_batches = by_budget(lessons, self.config.tokens_per_batch, self.config.micro_batch)
         totals = Totals(
             sequences=len(lessons),
             tokens=sum(sum(s.mask) for lesson in lessons for s in members(lesson)),

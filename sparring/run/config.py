@@ -34,7 +34,7 @@ class SamplingConfig(Section):
 class CollectConfig(Section):
     """How much is played before each update."""
 
-    episodes: int = Field(64, ge=1)
+    episodes: int = Field(64, ge=0)  # 0: nothing is played, where the teacher has games on record
     group: int = Field(1, ge=1)  # how often each task is played, to be compared within itself
     concurrency: int = Field(512, ge=1)
 
@@ -66,12 +66,16 @@ class CreditConfig(Section):
     gamma: float = Field(1.0, ge=0, le=1)  # gae: what a reward is worth one token earlier
     whiten: bool = True  # gae: advantages of mean 0 and deviation 1
     scale: bool = False  # divide by the group's standard deviation (GRPO) or not (Dr. GRPO)
+    seats: Literal["apart", "together"] = "apart"  # whether a group holds one seat or all of them
 
 
 class TeachConfig(Section):
     """Who turns episodes into lessons; see `sparring/teach.py`."""
 
-    kind: Literal["credit"] = "credit"
+    kind: Literal["credit", "rounds", "recorded"] = "credit"
+    games: str | None = None  # recorded: the folder that `sparring selfplay` wrote
+    val: float = Field(0.1, ge=0, lt=1)  # rounds: share of the tasks that is kept from training
+    keep: int | None = Field(None, ge=1)  # rounds: folders of so many last rounds; None: all
 
 
 class LearnConfig(Section):
@@ -91,6 +95,7 @@ class LearnConfig(Section):
     epochs: int = Field(1, ge=1)
     minibatches: int = Field(1, ge=1)
     batch: int | None = Field(None, ge=1)  # lessons per optimizer step, instead of minibatches
+    micro_batch: int | None = Field(None, ge=1)  # at most so many lessons on the device at once
     tokens_per_batch: int = Field(16384, ge=1)
     head_chunk: int = Field(1024, ge=1)
     clip_low: float = Field(0.2, ge=0)
@@ -209,7 +214,7 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
     if smoke:
         for key, value in {**SMOKE, **smoke_keys}.items():
             _set(data, key, value)
-    _from_environment(data)
+    _from_environment(data, data.pop("environment", None) or {})
     for override in overrides:
         key, separator, value = override.partition("=")
         if not separator:
@@ -221,8 +226,15 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
     return make_config(data)
 
 
-def _from_environment(data: dict[str, Any]) -> None:
-    """The variables that override what a recipe says of MBPP, written into the run's own config."""
+def _from_environment(data: dict[str, Any], variables: Mapping[str, str]) -> None:
+    """Variables that override what a recipe says, written into the run's own config: those that
+    the recipe gives keys to under `environment:`, and MBPP's."""
+    for variable, key in variables.items():
+        if os.environ.get(variable):
+            try:
+                _set(data, key, yaml.safe_load(os.environ[variable]))
+            except yaml.YAMLError as error:
+                raise ConfigError(f"the value of the variable {variable} is not YAML") from error
     mbpp = (data.get("evaluate") or {}).get("mbpp")
     if mbpp:
         for variable, key in MBPP_VARIABLES.items():
