@@ -86,7 +86,7 @@ def by_budget(
     lessons: Sequence[Lesson], tokens: int, most: int | None = None
 ) -> list[list[Lesson]]:
     """Micro-batches of like lengths whose padded rows stay within the budget (or single ones), and
-    of at most so many lessons. A pair is never parted: its loss is not a sum over its two sequences."""
+    of at most so many lessons. A pair is never parted: its loss is no sum over its sequences."""
     batches: list[list[Lesson]] = []
     rows: set[Key] = set()
     for lesson in sorted(lessons, key=_by_length):
