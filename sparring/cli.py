@@ -23,6 +23,8 @@ app = typer.Typer(
 )
 judge_app = typer.Typer(help="Use a judge on its own.", no_args_is_help=True)
 app.add_typer(judge_app, name="judge")
+export_app = typer.Typer(help="Take a run elsewhere.", no_args_is_help=True)
+app.add_typer(export_app, name="export")
 console = Console()
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
@@ -245,6 +247,55 @@ def finetune(
         lora_alpha=lora_alpha, lora_dropout=lora_dropout,
     )  # fmt: skip
     say(found, as_json)
+
+
+@app.command()
+def selfplay(
+    game: Annotated[str, typer.Argument(help="The game, such as matching.")],
+    options: Annotated[list[str] | None, typer.Argument(metavar="[OPTION=VALUE]...")] = None,
+    policy: Annotated[
+        str, typer.Option(envvar="MODEL_NAME", help="As everywhere, or a program such as scripted.")
+    ] = "nano",
+    games: Annotated[int, typer.Option(min=1, envvar="NUM_GAMES")] = 100,
+    temperature: Annotated[float, typer.Option(min=0, envvar="TEMPERATURE")] = 0.7,
+    out: Annotated[Path | None, typer.Option(help="The folder; data/NAME otherwise.")] = None,
+    name: Annotated[str, typer.Option(envvar="EXP_NAME")] = "selfplay_gen",
+    group: Annotated[int, typer.Option(min=1, help="Games on each table.")] = 4,
+    grouping: Annotated[str, typer.Option(help="What shares an index: table, or game.")] = "table",
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of a reply, in the style reason.")] = 256,
+    val: Annotated[float, typer.Option(min=0, max=0.9, help="Share of tables kept back.")] = 0.1,
+    seed: int = 0,
+    resume: Annotated[bool, typer.Option(help="Go on with the games that are there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a policy play with itself; games, training and validation instances land in a folder."""
+    from sparring.progress import Live
+    from sparring.selfplay import generate, make_plan
+
+    plan = make_plan(
+        game, options or [], game_options(game, policy, None), policy=policy, games=games,
+        temperature=temperature, group=group, grouping=grouping, max_tokens=max_tokens, val=val,
+        seed=seed,
+    )  # fmt: skip
+    folder = out or Path("data") / name
+    if as_json:
+        say(generate(plan, folder, resume=resume), as_json)
+        return
+    with Live(console, f"{game} · {policy}", games) as live:
+        found = generate(plan, folder, resume=resume, progress=live)
+    say(found, as_json)
+
+
+@export_app.command("verl")
+def export_verl(
+    run: Annotated[Path, typer.Argument(help="A run, or a folder of `sparring selfplay`.")],
+    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write what verl needs to go on with this on a cluster: data, config, launch script."""
+    from sparring.integrations.verl_export import export
+
+    say(export(run, out), as_json)
 
 
 @judge_app.command("python")
