@@ -13,7 +13,7 @@ from sparring.judge.crosshair import CrossHair
 from sparring.judge.inputs import ToolMissing, inputs_for
 from sparring.judge.purity import impure, parse
 from sparring.judge.python_tests import Judge
-from sparring.judge.same import NoOutcomes, Outcome, Plan, differ, outcomes, same
+from sparring.judge.same import NOT_REACHED, NoOutcomes, Outcome, Plan, differ, outcomes, same
 from sparring.judge.signature import BadInput, BadSignature, Signature, read_input, signature_of
 from sparring.types import Verdict
 
@@ -151,8 +151,8 @@ class PythonChecker:
 
     async def _attack(self, pair: Pair) -> Verdict:
         tried = inputs_for(pair.signature, pair.trees, self.inputs, self.seed)
-        # P is asked only what it answers soon, and Q has ten times as long.
-        of_p = await self._steady(pair.p, pair.function, tried, "P", 0.1 * self.timeout_s, 6)
+        # Compared is what P answers soon; Q has forty times as long for it.
+        of_p = await self._steady(pair.p, pair.function, tried, "P", self.timeout_s / 40, 8)
         fair = [i for i, outcome in enumerate(of_p) if outcome.counts]
         if not fair:
             return Verdict("fail", "no outcome", f"P came to nothing on {len(tried)} inputs")
@@ -161,11 +161,14 @@ class PythonChecker:
         for values, a, b in zip(tried, of_p, of_q, strict=True):
             if differ(a, b):
                 return Verdict("fail", "refuted", _difference(values, a, b))
-        lost = [i for i, outcome in enumerate(of_q) if not outcome.counts]
-        if lost:
-            why = f"Q came to nothing ({of_q[lost[0]].form}) on {tried[lost[0]]!r:.200}"
-            return Verdict("fail", "no outcome", f"{why}, where P {of_p[lost[0]].shown}")
+        for values, a, b in zip(tried, of_p, of_q, strict=True):
+            if not b.counts and b.form != NOT_REACHED:
+                why = f"Q came to nothing ({b.form}) on {values!r:.200}, where P {_said(a)}"
+                return Verdict("fail", "no outcome", why)
         compared = sum(map(same, of_p, of_q))
+        if compared < min(_ENOUGH, len(tried)):
+            why = f"Q came to something on only {compared} of {len(tried)} inputs"
+            return Verdict("fail", "no outcome", why)
         return Verdict("pass", NOT_REFUTED, f"the same on {compared} inputs")
 
     async def _steady(

@@ -13,6 +13,7 @@ from typing import Any
 from sparring.judge.python_tests import Execution, Judge
 from sparring.types import Verdict
 
+NOT_REACHED = "not reached"  # there was no time left for this input
 _INSIDE = Path(__file__).with_name("outcomes_inside.py")
 
 
@@ -83,7 +84,7 @@ async def outcomes(
     found = _read(done.stdout, len(inputs))
     if done.status == "fail" and not found and done.kind == "exception":
         raise NoOutcomes(Verdict("fail", "exception", _last_line(done), done.seconds))
-    lost = Outcome("none", done.kind or "not reached", "")
+    lost = Outcome("none", NOT_REACHED, "")
     return [found.get(number, lost) for number in range(len(inputs))]
 
 

@@ -43,7 +43,7 @@ REFUSED = {
     "class by type": "def f(n: int) -> int:\n    return type(int)('A', (int,), {})(n)",
     "code on top": "for i in range(3):\n    pass\ndef f(n: int) -> int:\n    return n",
     "bare except": "def f(n: int) -> int:\n    try:\n        n += 1\n    except:\n        pass",
-    "memory": "def f(n: int) -> int:\n    try:\n        pass\n    except MemoryError:\n        pass",
+    "memory": "def f() -> int:\n    try:\n        pass\n    except MemoryError:\n        pass",
     "import of an unknown": "import os\ndef f(n: int) -> int:\n    return n",
     "type in quotes": "def f(n: 'int') -> int:\n    return n",
     "context of decimals": (
