@@ -1,0 +1,332 @@
+"""Judges pairs of Haskell functions: whether they differ on an input, whether anything tells them
+apart, and whether a proof says that nothing can. What counts as the same is in docs/haskell.md.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sparring.judge import liquid
+from sparring.judge.haskell_source import Program, Refused, parse, text_of
+from sparring.judge.haskell_types import (
+    Signature,
+    constructors,
+    literals,
+    monomorphic,
+    same_type,
+    signature_of,
+)
+from sparring.sandbox.bwrap import SandboxMissing
+from sparring.sandbox.haskell import MAIN, Haskell, Ran
+from sparring.types import Verdict, derive
+
+CASES = 300  # edge cases, and as many random inputs
+BUDGET_MS = 2500
+ATTACK_S = 4  # of processor time, before an attack that hangs is ended
+ENOUGH = 10  # inputs on which both must have come to something
+RESTARTS = 3
+SHARED = ("data", "synonym", "class", "instance")
+ACTIONS = re.compile(r"IO|main|unsafe\w+|putStr(?:Ln)?|print|getLine|getContents|interact")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """P and Q, taken apart and found to be functions of one type."""
+
+    p: Program
+    q: Program
+    function: str
+    signature: Signature
+
+
+def read(source: str, function: str, role: str) -> Program:
+    """A program with `function` in it, or Refused, which says of which program and why."""
+    try:
+        program = parse(source)
+        for declaration in program.declarations:
+            for token in declaration.tokens:
+                if token.kind == "name" and ACTIONS.fullmatch(token.text):
+                    raise Refused("IO", f"line {token.line}: {token.text} is about actions")
+        signature_of(program, function)
+    except Refused as problem:
+        raise Refused(problem.kind, f"{role}: {problem}") from problem
+    return program
+
+
+def sole_function(source: str) -> str:
+    """The function of a source that has only one; Refused otherwise."""
+    names = parse(source).functions
+    if len(names) != 1:
+        listed = ", ".join(names) or "none"
+        raise Refused("several functions", f"one function is wanted, and there are: {listed}")
+    return names[0]
+
+
+def pair(p: str, q: str, function: str) -> Pair:
+    first, second = read(p, function, "P"), read(q, function, "Q")
+    signature = signature_of(first, function)
+    ours = {d.names[0]: d.words for d in first.of("data", "synonym")}
+    for declaration in second.of("data", "synonym"):
+        if ours.get(declaration.names[0], declaration.words) != declaration.words:
+            raise Refused("type", f"Q: {declaration.names[0]} is declared otherwise than in P")
+    shared = replace(second, declarations=(*first.of("synonym"), *second.declarations))
+    theirs = signature_of(shared, function)
+    if not same_type(signature, theirs):
+        raise Refused("type", f"Q: {function} has another type than in P")
+    return Pair(first, second, function, signature)
+
+
+class HaskellChecker:
+    """Rules on Haskell programs and pairs of them, `workers` at a time.
+
+        async with HaskellChecker() as checker:
+            verdict = await checker.diverges(p, q, "double", "(-3)")
+
+    Where GHC, the jail or Liquid Haskell is missing, the verdict is void and says so.
+    """
+
+    def __init__(
+        self,
+        sandbox: str = "bwrap",
+        *,
+        workers: int = 2,
+        seconds: int = 5,
+        prover: liquid.Prover | None = None,
+    ) -> None:
+        self.ghc = Haskell(workers, sandbox=sandbox, seconds=seconds)
+        self.prover = prover or liquid.LiquidHaskell(sandbox=sandbox)
+        self.seconds = seconds
+
+    async def __aenter__(self) -> HaskellChecker:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.ghc.close()
+
+    async def compiles(self, p: str, function: str) -> Verdict:
+        """Whether P is one function that can be judged: typed, pure, of plain values."""
+
+        async def rule() -> Verdict:
+            program = read(p, function, "P")
+            one = Pair(program, program, function, signature_of(program, function))
+            done = await self.ghc.run(modules(one))
+            return _stopped(done) or Verdict("pass", "compiles")
+
+        return await _ruled(rule)
+
+    async def diverges(self, p: str, q: str, function: str, input: str) -> Verdict:
+        """Passes where P and Q come to different things on `input`."""
+
+        async def rule() -> Verdict:
+            both = pair(p, q, function)
+            known = constructors(both.p)
+            given = literals(input, len(both.signature.arguments), known)
+            micros = self.seconds * 1_000_000 // 2
+            call = f"Harness.report MARK SECONDS ({MAIN}.both_ {micros})"
+            done = await self.ghc.run(modules(both, given), call)
+            stopped = _stopped(done, "input")
+            if stopped:
+                return stopped
+            if done.said[0] != "ran":
+                return Verdict("fail", done.said[-1], f"{function} {input} came to nothing")
+            a, b = done.said[1:3], done.said[3:5]
+            for name, outcome in (("P", a), ("Q", b)):
+                if outcome[0] == "none":
+                    return Verdict("fail", outcome[1], f"{name} comes to nothing on {input}")
+            told = f"{function} {input}: {_told('P', a)}, {_told('Q', b)}"
+            return Verdict("fail", "same", told) if a == b else Verdict("pass", "diverges", told)
+
+        return await _ruled(rule)
+
+    async def attack(self, p: str, q: str, function: str) -> Verdict:
+        """Edge cases and random inputs: fails with one that tells P and Q apart."""
+        return await _ruled(lambda: self._attack(pair(p, q, function)))
+
+    async def _attack(self, both: Pair) -> Verdict:
+        texts = modules(both)
+        seed = derive("attack", texts["P"], texts["Q"]) % (1 << 30)
+        start, agreed, done = 0, 0, Ran("ok")
+        for _ in range(RESTARTS):
+            call = f"{MAIN}.attack_ {seed} {start} {CASES} {BUDGET_MS}"
+            call = f"Harness.report MARK {ATTACK_S} ({call})"
+            done = await self.ghc.run(texts, call)
+            if done.status in ("time-out", "memory") and done.said[:1] == ["at"]:
+                start, agreed = int(done.said[1]) + 1, agreed + int(done.said[2])
+                continue
+            break
+        if done.said[:1] == ["refuted"]:
+            a, b = done.said[2:4], done.said[4:6]
+            found = f"{both.function} {done.said[1]}: {_told('P', a)}, {_told('Q', b)}"
+            return Verdict("fail", "refuted", found)
+        if done.said[:1] == ["agree"]:
+            agreed += int(done.said[1])
+        elif done.said[:1] != ["at"]:
+            return _stopped(done) or Verdict("fail", "time-out", "the attack came to nothing")
+        if agreed < ENOUGH:
+            return Verdict("fail", "time-out", f"both came to something on {agreed} inputs only")
+        return Verdict("pass", "not refuted", f"the same on {agreed} inputs")
+
+    async def equivalent(self, p: str, q: str, function: str, proof: str) -> Verdict:
+        """Passes where Liquid Haskell takes the proof and no input tells P and Q apart."""
+
+        async def rule() -> Verdict:
+            both = pair(p, q, function)
+            module = liquid.module(both.p, both.q, function, both.signature, proof)
+            done = await self.ghc.run(
+                {**modules(both, also=("Proof_",)), **liquid.stand_in(module)}
+            )
+            stopped = _stopped(done)
+            if stopped:
+                return stopped
+            ruling = await self.prover.prove(module)
+            if ruling.status == "fail":
+                return ruling
+            attack = await self._attack(both)
+            if attack.kind == "refuted" and ruling.passed:
+                told = f"Liquid Haskell said SAFE, and yet {attack.detail}"
+                return Verdict("fail", "soundness incident", told)
+            if not attack.passed or not ruling.passed:
+                return attack if not attack.passed else ruling
+            return Verdict("pass", "proved", f"{ruling.detail}; {attack.detail}")
+
+        return await _ruled(rule)
+
+
+async def _ruled(rule: Callable[[], Awaitable[Verdict]]) -> Verdict:
+    started = time.perf_counter()
+    try:
+        verdict = await rule()
+    except Refused as problem:
+        verdict = Verdict("fail", problem.kind, str(problem))
+    except SandboxMissing as problem:
+        verdict = Verdict("void", "ghc", str(problem))
+    return replace(verdict, seconds=time.perf_counter() - started)
+
+
+def _stopped(done: Ran, ours: str = "type") -> Verdict | None:
+    """What went wrong. `ours`: whose fault it is when our own module does not fit theirs."""
+    if done.status == "ok":
+        return None
+    if done.status == "broken":
+        return Verdict("void", "ghc", done.messages)
+    if done.status == "compile" and done.messages.startswith(f"{MAIN}.hs"):
+        return Verdict("fail", ours, done.messages)
+    return Verdict("fail", done.status, done.messages)
+
+
+def _told(name: str, outcome: list[str]) -> str:
+    value = outcome[1] if len(outcome[1]) <= 200 else outcome[1][:200] + "…"
+    return f"{name} {'gives' if outcome[0] == 'value' else 'raises'} {value}"
+
+
+def modules(both: Pair, given: list[str] | None = None, also: Sequence[str] = ()) -> dict[str, str]:
+    """The modules that GHC is shown, each with a header of ours."""
+    types = both.p.of(*SHARED)
+    known = {d.words for d in types}
+    names = _reached(both)
+    found = {
+        "P": _module("P", both.p, "import Types_" if types else "", set(known)),
+        "Q": _module("Q", both.q, "import Types_" if types else "", set(known)),
+        MAIN: _main(both, names, given, also),
+    }
+    if types:
+        body = [text_of(d.tokens) for d in (*both.p.of("import"), *types)]
+        found["Types_"] = "".join([_head("Types_", both.p), *body])
+    return found
+
+
+def _head(name: str, program: Program) -> str:
+    return f"{{-# LANGUAGE {', '.join(['Safe', *program.extensions])} #-}}\nmodule {name} where\n"
+
+
+def _module(name: str, program: Program, types: str, known: set[tuple[str, ...]]) -> str:
+    kept = [d for d in program.declarations if d.kind != "liquid" and d.words not in known]
+    imports = [text_of(d.tokens) for d in kept if d.kind == "import"]
+    rest = [text_of(d.tokens) for d in kept if d.kind != "import"]
+    return "".join([_head(name, program), types + "\n", *imports, *rest])
+
+
+def _reached(both: Pair) -> list[str]:
+    """The program's own data types that values of the function's type can hold."""
+    declared = {d.names[0]: set(d.words) for d in both.p.of("data")}
+    found: list[str] = []
+    todo = sorted(set().union(*(t.heads() for t in both.signature.types)) & set(declared))
+    while todo:
+        name = todo.pop()
+        if name not in found:
+            found.append(name)
+            todo += sorted(declared[name] & set(declared))
+    return found
+
+
+def _main(both: Pair, names: list[str], given: list[str] | None, also: Sequence[str]) -> str:
+    signature = monomorphic(both.signature)
+    inputs, variables = "()", "()"
+    for n in reversed(range(len(signature.arguments))):
+        inputs, variables = f"({signature.arguments[n]}, {inputs})", f"(x{n}, {variables})"
+    applied = " ".join(f"x{n}" for n in range(len(signature.arguments)))
+    lines = [
+        "{-# LANGUAGE StandaloneDeriving, DeriveGeneric, FlexibleContexts #-}",
+        "{-# LANGUAGE UndecidableInstances #-}",
+        f"module {MAIN} where",
+        "import qualified Harness",
+        "import qualified GHC.Exts",
+        "import qualified GHC.Generics",
+        "import Data.Ratio ((%))",
+        "import qualified P",
+        "import qualified Q",
+        *(f"import {name} ()" for name in also),
+        *[text_of(d.tokens).rstrip() for d in both.p.of("import")],
+        *(["import Types_"] if both.p.of(*SHARED) else []),
+        *_instances(both, names),
+        f"p_, q_ :: {inputs} -> {signature.result}",
+        *(f"{name.lower()}_ {variables} = ({name}.{both.function}) {applied}" for name in "PQ"),
+        "attack_ seed start cases budget say =",
+        f"  Harness.attack say ({_hints(both)}) seed start cases budget p_ q_",
+    ]
+    if given is not None:
+        value = "()"
+        for literal in reversed(given):
+            value = f"({literal}, {value})"
+        lines.append(f"input_ :: {inputs}\ninput_ = {value}")
+        lines.append("both_ micros = Harness.both micros input_ p_ q_")
+    return "\n".join(lines) + "\n"
+
+
+def _instances(both: Pair, names: list[str]) -> list[str]:
+    """The harness looks at a value's structure, not at the program's own instances."""
+    lines = []
+    for declaration in both.p.of("data"):
+        if declaration.names[0] in names:
+            words = list(declaration.words)
+            head = words[1 : words.index("=")] if "=" in words else words[1:]
+            if any(not word[0].isalpha() for word in head):
+                raise Refused("type", f"the data type {declaration.names[0]} is not plain")
+            context = ", ".join(f"Harness.Value {v}" for v in head[1:])
+            lines.append(f"deriving instance GHC.Generics.Generic ({' '.join(head)})")
+            lines.append(f"instance ({context}) => Harness.Value ({' '.join(head)})")
+    return lines
+
+
+def _hints(both: Pair) -> str:
+    """Constants of the two programs, as Haskell lists."""
+    found: dict[str, list[str]] = {"whole": [], "broken": [], "string": [], "char": []}
+    for program in (both.p, both.q):
+        for declaration in program.of("equation"):
+            for token in declaration.tokens:
+                kind: Any = token.kind
+                if kind == "number":
+                    plain = re.fullmatch(r"\d{1,40}", token.text)
+                    kind = "whole" if plain else "broken"
+                    if not plain and not re.fullmatch(r"\d+\.\d+(e-?\d{1,2})?", token.text):
+                        continue
+                if kind in found and token.text not in found[kind]:
+                    found[kind].append(token.text)
+    strings = found["string"][:12] + [f"[{c}]" for c in found["char"][:12]]
+    fractions = found["broken"][:10] + [w for w in found["whole"][:10] if len(w) < 10]
+    lists = (found["whole"][:12], fractions, strings)
+    return "Harness.Hints " + " ".join(f"[{', '.join(items)}]" for items in lists)
