@@ -25,6 +25,7 @@ class Job:
     group: str = ""
     learned: frozenset[str] = field(default_factory=frozenset)  # policies whose turns train
     learning: frozenset[str] | None = None  # seats whose turns train; None: all
+    stages: frozenset[str] | None = None  # stages whose turns train; None: all
 
 
 async def collect(
@@ -80,6 +81,7 @@ async def play(
         ),
         sampling=sampling,
         outside=outside,
+        stages=job.stages,
     )
     episode = Episode(
         id=job.id, game=job.name, task=job.task, seed=job.seed, group=job.group, seating=job.seating

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from sparring.types import Message, Request, Sampling, Task, Turn, Verdict, View, derive
+from sparring.types import Episode, Message, Request, Sampling, Task, Turn, Verdict, View, derive
 
 Speak = Callable[[Request], Awaitable[Turn]]
 
@@ -50,12 +50,13 @@ class Player:
         *,
         system: str | None = None,
         view: View | None = None,
+        stage: str = "",
         **sampling: Any,
     ) -> Turn:
         messages = _messages(prompt)
         if system is not None:
             messages = [{"role": "system", "content": system}, *messages]
-        return await self._speak(messages, None, view, sampling)
+        return await self._speak(messages, None, view, sampling, stage)
 
     async def reply(
         self, prompt: str | Sequence[Message], *, view: View | None = None, **sampling: Any
@@ -75,8 +76,9 @@ class Player:
         previous: Turn | None,
         view: View | None,
         sampling: dict[str, Any],
+        stage: str = "",
     ) -> Turn:
-        turn = await self._table.speak(self, messages, previous, view, sampling)
+        turn = await self._table.speak(self, messages, previous, view, sampling, stage)
         self._last = turn
         return turn
 
@@ -95,6 +97,7 @@ class Table:
         trainable: Callable[[str, str], bool] = lambda seat, policy: False,
         sampling: Sampling | None = None,
         outside: Callable[[], Any] | None = None,
+        stages: frozenset[str] | None = None,
     ) -> None:
         self.turns: list[Turn] = []
         self.verdicts: list[Verdict] = []
@@ -104,6 +107,7 @@ class Table:
         self._speak = speak
         self._sampling = sampling or Sampling()
         self._outside = outside or _nothing
+        self._stages = stages  # whose turns train; None: all, and those without a stage always
         self._players = {
             seat: Player(seat, seating[seat], trainable(seat, seating[seat]), self)
             for seat in seats
@@ -128,6 +132,7 @@ class Table:
         previous: Turn | None,
         view: View | None,
         sampling: dict[str, Any],
+        stage: str = "",
     ) -> Turn:
         number = self._asked
         self._asked += 1
@@ -142,7 +147,9 @@ class Table:
             view=view,
         )
         turn = await self._speak(request)
-        turn.trainable = player.trainable and bool(turn.token_ids)
+        turn.stage = stage
+        taught = not stage or self._stages is None or stage in self._stages
+        turn.trainable = player.trainable and taught and bool(turn.token_ids)
         self.turns.append(turn)
         return turn
 
@@ -166,6 +173,15 @@ class Game:
 
     def check(self, task: Task) -> None:
         """Refuse a task that this game cannot be played on, before anything is played."""
+
+    def check_all(self, tasks: Sequence[Task], sandbox: str) -> None:
+        """Refuse what should not be played on; the place for what only a judge can say."""
+        for task in tasks:
+            self.check(task)
+
+    def summary(self, episodes: Sequence[Episode]) -> dict[str, float]:
+        """What this game's episodes come to besides rewards, as metrics; void ones are left out."""
+        return {}
 
     async def open(self, sandbox: str) -> None:
         """Start what rules on this game; `sandbox` is the config's word for the jail."""

@@ -92,6 +92,7 @@ class Turn:
     finish: str = "stop"  # stop | length | scripted
     temperature: float = 1.0  # the logprobs are those of logits / temperature
     trainable: bool = False
+    stage: str = ""  # in games whose seats speak in stages
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ GAMES: dict[str, str] = {
     "code_execution": "sparring.games.code_execution:CodeExecution",
     "code_prediction": "sparring.games.code_prediction:CodePrediction",
     "coherent_math": "sparring.games.coherent_math:CoherentMath",
+    "adversarial_tests": "sparring.games.adversarial_tests:AdversarialTests",
 }
 
 

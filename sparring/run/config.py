@@ -45,6 +45,7 @@ class TasksConfig(Section):
     source: str | None = None  # a JSONL file, a saved dataset folder, a hub name, or `shipped`
     split: str = "train"
     limit: int | None = Field(None, ge=1)
+    holdout: float = Field(0.0, ge=0, lt=1)  # share that is never learned from, only measured on
 
 
 class OpponentsConfig(Section):

@@ -25,12 +25,14 @@ class Problem:
     setup: str = ""
     code: str = ""
     entry: str | None = None
+    signature: str = ""
 
 
 def problem_of(task: Task) -> Problem:
-    """A task as a problem: of our own form, of MBPP's, or of HumanEval's."""
+    """A task as a problem: of our own form, of a problems file's, of MBPP's, or of HumanEval's."""
     row = task.data
-    prompt = next((row[key] for key in ("prompt", "text", "question") if row.get(key)), None)
+    keys = ("prompt", "text", "question", "description")
+    prompt = next((row[key] for key in keys if row.get(key)), None)
     if not isinstance(prompt, str):
         raise ConfigError(
             f"task {task.id} has no prompt: a coding task has a text under `prompt` or `text`, "
@@ -39,14 +41,15 @@ def problem_of(task: Task) -> Problem:
     if "canonical_solution" in row:
         code = f"{row['prompt']}{row['canonical_solution']}"
         return Problem(task.id, prompt, (row["test"],), code=code, entry=row["entry_point"])
-    tests = row.get("test_list", row.get("tests")) or ()
+    tests = row.get("test_list", row.get("tests", row.get("baseline_tests"))) or ()
     return Problem(
         id=task.id,
         prompt=prompt.strip(),
         tests=(tests,) if isinstance(tests, str) else tuple(tests),
         setup=row.get("test_setup_code", row.get("setup")) or "",
-        code=(row.get("code") or "").replace("\r\n", "\n"),
+        code=(row.get("code") or row.get("reference_solution") or "").replace("\r\n", "\n"),
         entry=row.get("entry"),
+        signature=(row.get("function_signature") or "").strip(),
     )
 
 

@@ -16,8 +16,8 @@ from sparring.types import Task, derive
 
 SHIPPED = Path(__file__).parent / "data"
 VALID = (
-    "tasks come from a JSONL file, a folder made by datasets.save_to_disk, a hub name "
-    "(owner/name or owner/name:config), or `shipped`"
+    "tasks come from a JSONL file, a problems file (.json), a folder made by "
+    "datasets.save_to_disk, a hub name (owner/name or owner/name:config), or `shipped`"
 )
 
 
@@ -36,6 +36,23 @@ def load_tasks(source: str, split: str | None = "train", limit: int | None = Non
 
 def training_tasks(config: TasksConfig, shipped: str) -> list[Task]:
     """What a run may learn from; `shipped` names the set that comes with the game."""
+    return parted(_all_tasks(config, shipped), config.holdout)[0]
+
+
+def held_out_tasks(config: TasksConfig, shipped: str) -> list[Task]:
+    """What a run never learns from, and is measured on."""
+    return parted(_all_tasks(config, shipped), config.holdout)[1]
+
+
+def parted(tasks: Sequence[Task], share: float) -> tuple[list[Task], list[Task]]:
+    """Tasks to learn from and tasks held out: the same ones for every run, by their ids alone."""
+    ranked = sorted(tasks, key=lambda task: derive("held out", task.id))
+    count = min(-(-int(share * 1000) * len(tasks) // 1000), len(tasks) - 1)
+    out = {task.id for task in ranked[:count]}
+    return [t for t in tasks if t.id not in out], [t for t in tasks if t.id in out]
+
+
+def _all_tasks(config: TasksConfig, shipped: str) -> list[Task]:
     source = config.source or "shipped"
     if config.split == "test":
         raise ConfigError("tasks.split is `test`, and test splits never enter training")
@@ -83,10 +100,10 @@ def _order(count: int, seed: int, turn: int) -> tuple[int, ...]:
 
 def _rows(source: str, split: str | None) -> list[dict[str, Any]]:
     if source == "shipped" or source.startswith("shipped:"):
-        return _read_jsonl(_shipped(source.partition(":")[2] or "python"))
+        return _read_file(_shipped(source.partition(":")[2] or "python"))
     path = Path(source).expanduser()
     if path.is_file():
-        return _read_jsonl(path)
+        return _read_file(path)
     if path.is_dir():
         return _read_folder(path, split)
     if source.endswith((".jsonl", ".json")) or source.startswith(("/", ".", "~")):
@@ -95,11 +112,18 @@ def _rows(source: str, split: str | None) -> list[dict[str, Any]]:
 
 
 def _shipped(name: str) -> Path:
-    path = SHIPPED / f"{name}.jsonl"
-    if not path.is_file():
-        known = [p.stem for p in SHIPPED.glob("*.jsonl")]
+    known = {p.stem: p for p in SHIPPED.glob("*.json*")}
+    if name not in known:
         raise ConfigError(f"no problems {name!r} are shipped; {nearest(name, known)}")
-    return path
+    return known[name]
+
+
+def _read_file(path: Path) -> list[dict[str, Any]]:
+    if path.suffix != ".json":
+        return _read_jsonl(path)
+    from sparring.tasks.problems import read_problems
+
+    return read_problems(path)
 
 
 def _read_jsonl(path: Path) -> list[dict[str, Any]]:
