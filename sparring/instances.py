@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from sparring.credit.group_relative import centred
 from sparring.credit.samples import join
+from sparring.games.matching_tables import shown
 from sparring.run.config import ConfigError
 from sparring.types import Episode, Message, Sample, Task
 
@@ -96,17 +97,18 @@ def lessons(found: Sequence[Instance], *, scale: bool, leave_one_out: bool) -> l
 def game_line(episode: Episode, index: int) -> str:
     """One line of selfplay_games.jsonl: all of the episode, and first what a person looks for."""
     facts, data = episode.facts, episode.task.data
-    views = {
-        seat: {"seen": seen, "scale": data["scales"][seat]}
-        for seat, seen in (data.get("seen") or {}).items()
-    }
-    head = {
-        "index": index,
-        "score": facts.get("score"),
-        "actions": facts.get("moves"),
-        **({"views": views, "table": data["table"]} if views else {}),
-    }
+    head: dict[str, Any] = {"index": index, "score": facts.get("score")}
+    if episode.game == "matching":
+        head |= {"table": data.get("table"), "views": {s: _view(data, s) for s in data["seen"]}}
+    head["actions"] = facts.get("moves")
     return json.dumps({**head, "episode": asdict(episode)}, separators=(",", ":"))
+
+
+def _view(data: Mapping[str, Any], seat: str) -> dict[str, Any]:
+    """A private view as a grid, null where nothing is seen."""
+    cells, places = shown(data, seat), range(len(data["table"]))
+    grid = [[cells.get((r, c)) for c in places] for r in places]
+    return {"shown": grid, "scale": data["scales"][seat]}
 
 
 def write_parquet(path: Path, source: Source, found: Sequence[Instance], split: str) -> None:
