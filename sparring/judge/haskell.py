@@ -97,8 +97,9 @@ class HaskellChecker:
         seconds: int = 5,
         prover: liquid.Prover | None = None,
     ) -> None:
-        self.ghc = Haskell(workers, sandbox=sandbox, seconds=seconds)
-        self.prover = prover or liquid.LiquidHaskell(sandbox=sandbox)
+        jail = "unsafe" if sandbox == "unsafe" else "bwrap"
+        self.ghc = Haskell(workers, sandbox=jail, seconds=seconds)
+        self.prover = prover or liquid.LiquidHaskell(sandbox=jail)
         self.seconds = seconds
 
     async def __aenter__(self) -> HaskellChecker:

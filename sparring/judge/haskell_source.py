@@ -151,8 +151,7 @@ def parse(source: str) -> Program:
             extensions += _extensions(token)
         else:
             rest.append(token)
-    rest = _after_header(rest)
-    return Program(tuple(extensions), tuple(_declaration(part) for part in _split(rest)))
+    return Program(tuple(extensions), tuple(declaration(part) for part in top_level(rest)))
 
 
 def _extensions(pragma: Token) -> list[str]:
@@ -177,7 +176,9 @@ def _after_header(found: list[Token]) -> list[Token]:
     return found[where + 1 :]
 
 
-def _split(found: list[Token]) -> Iterable[list[Token]]:
+def top_level(found: list[Token]) -> Iterable[list[Token]]:
+    """The tokens of each top-level declaration, the module's header left out."""
+    found = _after_header(found)
     if not found:
         raise Refused("syntax", "there is no program")
     base = min(token.column for token in found)
@@ -191,7 +192,7 @@ def _split(found: list[Token]) -> Iterable[list[Token]]:
     return parts
 
 
-def _declaration(part: list[Token]) -> Declaration:
+def declaration(part: list[Token]) -> Declaration:
     head, words = part[0], [token.text for token in part]
     kind = head.text
     if head.kind == "liquid":

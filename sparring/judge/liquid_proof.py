@@ -105,16 +105,20 @@ def _check_words(
 
 
 def bound_names(found: Sequence[Token]) -> set[str]:
-    """Variables in patterns: before `=`, a first guard or `->`, back to where a pattern starts."""
+    """Variables in patterns: before the first `=` or guard, and before any other `=` or `->`, back
+    to where that pattern starts. What stands in a guard is no pattern."""
     names: set[str] = set()
     segment: list[str] = []
-    line = 0
+    line, left, guard = found[0].line if found else 0, True, False
     for token in found:
-        if token.line != line or token.text in ("of", "let", "where", "in", "then", "else"):
-            segment, line = [], token.line
+        if not left and token.line != line:
+            segment, line, guard = [], token.line, False
+        if token.text in ("of", "let", "where", "in", "then", "else"):
+            segment, guard = [], False
         if token.text in ("=", "->", "|"):
-            names |= {word for word in segment if word[0].islower() or word[0] == "_"}
-            segment = []
+            if not guard:
+                names |= {word for word in segment if word[0].islower() or word[0] == "_"}
+            segment, left, line, guard = [], False, token.line, token.text == "|"
         elif token.kind == "name":
             segment.append(token.text)
     return names - words.PROGRAM_WORDS
