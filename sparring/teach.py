@@ -18,6 +18,7 @@ from sparring.types import Episode, Sample
 TEACHERS: dict[str, str] = {  # kind -> module:Class, for kinds other than `credit`
     "rounds": "sparring.rounds:Rounds",
     "recorded": "sparring.rounds:Recorded",
+    "equivalence": "sparring.curriculum.equivalence:EquivalenceTeacher",
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparring.engines.chat import RAW
 from sparring.evaluate.benchmark import Question, attempt_all, details, need_tests, summary
+from sparring.evaluate.pairs import examine_run
 from sparring.judge.python_tests import Judge
 from sparring.run.config import Config, ConfigError
 from sparring.tasks import load_tasks
@@ -81,9 +82,10 @@ async def evaluate_run(
 ) -> dict[str, float]:
     """Before training, every so often and after it, where the config asks for it: the metrics of
     one evaluation. Its details go into a file of the run."""
+    examined = await examine_run(config, engine, run, iteration)
     mbpp = config.evaluate.mbpp
     if not mbpp.enabled or (iteration % mbpp.every and iteration != config.iterations):
-        return {}
+        return examined
     problems = load_mbpp(mbpp.data, "test", mbpp.problems)
     shots = [] if mbpp.chat else load_shots(mbpp.data)
     async with Judge(timeout_s=mbpp.timeout_s, sandbox=jail(config.sandbox)) as judge:
@@ -102,9 +104,8 @@ async def evaluate_run(
         {"iteration": iteration, "data": mbpp.data, "chat": mbpp.chat, **found},
         details(problems, attempts),
     )
-    return {
-        f"mbpp_eval/{key}": value for key, value in found.items() if isinstance(value, int | float)
-    }
+    told = {f"mbpp_eval/{k}": v for k, v in found.items() if isinstance(v, int | float)}
+    return {**examined, **told}
 
 
 def author(config: Config) -> str:

@@ -21,6 +21,7 @@ GAMES: dict[str, str] = {
     "matching": "sparring.games.matching:MatchingGame",
     "code_execution": "sparring.games.code_execution:CodeExecution",
     "code_prediction": "sparring.games.code_prediction:CodePrediction",
+    "equivalence": "sparring.games.equivalence:Equivalence",
     "coherent_math": "sparring.games.coherent_math:CoherentMath",
     "adversarial_tests": "sparring.games.adversarial_tests:AdversarialTests",
 }

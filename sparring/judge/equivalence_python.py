@@ -136,7 +136,7 @@ class PythonChecker:
         if attacked.kind == "refuted":
             if found.kind == EXHAUSTED:
                 why = f"all paths were exhausted, and yet: {attacked.detail}"
-                return Verdict("fail", INCIDENT, why, attacked.seconds)
+                return Verdict("fail", INCIDENT, why)
             return attacked
         if found.kind == "counterexample":
             confirmed = await self.diverges(p, q, function, found.detail)
@@ -146,8 +146,8 @@ class PythonChecker:
                 return confirmed
         if found.kind == EXHAUSTED:
             detail = f"all paths exhausted, and {attacked.detail}"
-            return Verdict("pass", EXHAUSTED, detail, attacked.seconds + found.seconds)
-        return Verdict("pass", NOT_REFUTED, f"{attacked.detail}; {found.detail}", attacked.seconds)
+            return Verdict("pass", EXHAUSTED, detail)
+        return Verdict("pass", NOT_REFUTED, f"{attacked.detail}; {found.detail}")
 
     async def _attack(self, pair: Pair) -> Verdict:
         tried = inputs_for(pair.signature, pair.trees, self.inputs, self.seed)

@@ -110,7 +110,7 @@ def fit_run(
         _save(run, learner, epoch)
         if progress is not None:
             progress(metrics)
-    _export(learner.policies, name, config, path / "adapter")
+    export_adapter(learner.policies, name, config, path / "adapter")
     return run
 
 
@@ -180,7 +180,7 @@ def _save(run: RunDir, learner: Learner, epoch: int) -> None:
     )
 
 
-def _export(policies: Policies, name: str, config: Config, folder: Path) -> None:
+def export_adapter(policies: Policies, name: str, config: Config, folder: Path) -> None:
     """The adapter in peft's own form, for whoever takes it elsewhere; full weights have none."""
     folder.mkdir(exist_ok=True)
     if isinstance(policies, LoraPolicies):

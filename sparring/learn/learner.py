@@ -120,12 +120,16 @@ class Learner:
         self.lr_scale = 1.0  # lowered by the collapse guard
         self.optimizers: dict[str, Optimizer] = {}
         self.magnets: dict[str, dict[str, Tensor]] = {}  # moving references, in float32
+        self.beginnings: dict[str, dict[str, Tensor]] = {}  # where each iteration restarts from
         self.critics: dict[str, Critic] = {}
         self.critic_optimizers: dict[str, Optimizer] = {}
         for name in learned:
             if name not in policies.names():
                 policies.add(name)
             self.optimizers[name] = Optimizer(policies.parameters(name), config)
+            if config.restart:
+                first = {key: p.detach().clone() for key, p in policies.state(name).items()}
+                self.beginnings[name] = first
             if critic:
                 self.critics[name] = Critic(policies.config.hidden_size, policies.device)
                 self.critic_optimizers[name] = Optimizer(self.critics[name].parameters(), config)
@@ -167,6 +171,9 @@ class Learner:
             mine = [x for x in lessons if x.policy == name and all(any(s.mask) for s in members(x))]
             if not mine:
                 continue
+            if self.config.restart:
+                self.policies.load(name, self.beginnings[name])
+                self.optimizers[name] = Optimizer(self.policies.parameters(name), self.config)
             prefix = "" if len(self.optimizers) == 1 else f"{name}/"
             found = self._fit_policy(name, mine, iteration, iterations)
             stats |= {f"learn/{prefix}{key}": value for key, value in found.items()}

@@ -73,10 +73,26 @@ class CreditConfig(Section):
 class TeachConfig(Section):
     """Who turns episodes into lessons; see `sparring/teach.py`."""
 
-    kind: Literal["credit", "rounds", "recorded"] = "credit"
+    kind: Literal["credit", "rounds", "recorded", "equivalence"] = "credit"
     games: str | None = None  # recorded: the folder that `sparring selfplay` wrote
     val: float = Field(0.1, ge=0, lt=1)  # rounds: share of the tasks that is kept from training
     keep: int | None = Field(None, ge=1)  # rounds: folders of so many last rounds; None: all
+    threshold: float = Field(5.0, ge=0, le=10)  # equivalence: τ; what is harder is always kept
+    easy: float = Field(0.2, ge=0, le=1)  # equivalence: share of the others that is kept
+    predict: bool = False  # equivalence: whether Alice also learns to say how hard a pair is
+    balance: bool = True  # equivalence: whether both branches weigh the same
+
+
+class ScheduleConfig(Section):
+    """Stage by stage, in games whose seats reason in stages: iterations of each phase of a stage.
+    Enabled, it says how many iterations the run has."""
+
+    enabled: bool = False
+    discriminator: int = Field(2, ge=0)  # with the generator frozen
+    generator: int = Field(2, ge=0)  # with the discriminator frozen
+    alternating: int = Field(2, ge=0)  # the one, then the other
+    together: bool = False  # train the tokens of all stages at once, in every stage
+    every: int = Field(10, ge=1)  # epochs between named checkpoints; each stage ends with one
 
 
 class LearnConfig(Section):
@@ -93,6 +109,7 @@ class LearnConfig(Section):
     betas: tuple[float, float] = (0.9, 0.99)
     weight_decay: float = Field(0.0, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
+    restart: bool = False  # each iteration begins with the first weights, not with the last
     epochs: int = Field(1, ge=1)
     minibatches: int = Field(1, ge=1)
     batch: int | None = Field(None, ge=1)  # lessons per optimizer step, instead of minibatches
@@ -137,6 +154,55 @@ class MbppConfig(Section):
     k: list[int] = Field([1], min_length=1)  # pass@k; as many samples as the largest
 
 
+class SftConfig(Section):
+    """Supervised fitting, before anything is sampled."""
+
+    epochs: int = Field(3, ge=1)
+    lr: float = Field(2e-4, gt=0)
+    batch: int = Field(32, ge=1)  # solutions per optimizer step, however many fit the device
+    warmup: int = Field(10, ge=0)  # optimizer steps
+    questions: int | None = Field(None, ge=1)  # the first so many
+    calculator: bool = False  # whether GSM8K's <<48/2=24>> stay in the solutions
+
+
+class RolloutsConfig(Section):
+    questions: int | None = Field(500, ge=1)  # the first so many
+    chunk: int = Field(128, ge=1)  # questions that are asked at once, and lost at most by a kill
+
+
+class PreferencesConfig(Section):
+    correctness: int = Field(4, ge=0)  # pairs of right over wrong, at most, per question
+    coherence: int = Field(2, ge=0)  # pairs of coherent over less so, at most, per question
+    margin: float = Field(0.02, ge=0)  # of s_wm, that a pair of the second kind must differ by
+
+
+class GsmConfig(Section):
+    """The questions that are never trained on."""
+
+    data: str = "shipped:word_problems"  # as tasks.source
+    problems: int | None = Field(None, ge=1)
+    max_tokens: int = Field(256, ge=1)
+    samples: int = Field(1, ge=1)  # more than one: the answer that most of them give
+    temperature: float | None = Field(None, ge=0)  # None: greedy, or 0.7 for several samples
+
+
+class MathConfig(Section):
+    """The phases of coherent mathematics; DPO's own settings are under `learn` and `iterations`."""
+
+    sft: SftConfig = Field(default_factory=SftConfig)
+    rollouts: RolloutsConfig = Field(default_factory=RolloutsConfig)
+    preferences: PreferencesConfig = Field(default_factory=PreferencesConfig)
+    gsm8k: GsmConfig = Field(default_factory=GsmConfig)
+
+
+class PairsConfig(Section):
+    """Held-out pairs of programs, before training, every so often, and after."""
+
+    data: str | None = None  # as tasks.source; `shipped`: those of the language; None: no exam
+    limit: int | None = Field(None, ge=2)  # so many pairs, half of them equivalent
+    every: int = Field(1, ge=1)  # iterations
+
+
 class EvaluateConfig(Section):
     every: int = Field(10, ge=1)
     games: int = Field(100, ge=0)
@@ -144,6 +210,7 @@ class EvaluateConfig(Section):
     final: int = Field(0, ge=0)  # games of the closing evaluation, before and after; 0: none
     ladder: int = Field(0, ge=0)  # games between each pair of checkpoints, at the end
     mbpp: MbppConfig = Field(default_factory=MbppConfig)
+    pairs: PairsConfig = Field(default_factory=PairsConfig)
 
 
 class CheckpointConfig(Section):
@@ -174,6 +241,7 @@ class TrackingConfig(Section):
 
 class Config(Section):
     recipe: str = ""
+    pipeline: Literal["loop", "coherent-math"] = "loop"  # what `sparring train` runs
     seed: int = 0
     iterations: int = Field(100, ge=1)
     policy: str = "nano"
@@ -185,9 +253,11 @@ class Config(Section):
     opponents: OpponentsConfig = Field(default_factory=OpponentsConfig)
     credit: CreditConfig = Field(default_factory=CreditConfig)
     teach: TeachConfig = Field(default_factory=TeachConfig)
+    schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     learn: LearnConfig = Field(default_factory=LearnConfig)
     engine: EngineConfig = Field(default_factory=EngineConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
+    math: MathConfig = Field(default_factory=MathConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     guard: GuardConfig = Field(default_factory=GuardConfig)
     tracking: TrackingConfig = Field(default_factory=TrackingConfig)
@@ -300,6 +370,10 @@ def _check_games(config: Config) -> None:
         games = make_games(config.games)
     except (ValueError, TypeError) as error:
         raise ConfigError(str(error)) from error
+    if config.schedule.enabled:
+        from sparring.curriculum.schedule import steps_of
+
+        config.iterations = len(steps_of(config.schedule, games.values()))
     seats = {seat for game in games.values() for seat in game.seats}
     for place, named in (("players", config.players), ("learn.seats", config.learn.seats or ())):
         for seat in named:

@@ -1,0 +1,316 @@
+"""Equivalence: Alice rewrites a program and either proves that nothing has changed or shows an
+input that tells; a machine checks her, and Bob is asked many times whether anything has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import random
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from sparring.game import Game, Outcome, Table
+from sparring.games import equivalence_words as words
+from sparring.games.answers import check_style
+from sparring.games.equivalence_words import SEQ, SINQ
+from sparring.games.programs import shipped_task
+from sparring.judge.checkers import (
+    INCIDENT,
+    LANGUAGES,
+    NOT_REFUTED,
+    Checker,
+    counterexample,
+    make_checker,
+)
+from sparring.judge.signature import BadSignature
+from sparring.nearest import nearest
+from sparring.tasks.programs import code_of, function_of
+from sparring.types import Task, Verdict, View, VoidGame, derive
+
+ACCEPTED, REJECTED = "accepted", "rejected"
+# A program's own fault, whatever its verdict is called.
+_FAULTS = ("not deterministic",)
+
+
+@dataclass
+class Equivalence(Game):
+    """Alice is paid by how hard the pair is for Bob, Bob by how often he is right."""
+
+    seats: ClassVar[tuple[str, ...]] = ("alice", "bob")
+    runs_code: ClassVar[bool] = True
+
+    language: str = "python"
+    style: str = "short"  # of Bob's answers
+    samples: int = 10  # independent judgements of Bob
+    tries: int = 3  # of Alice, for Q
+    proof_tries: int = 3  # of Alice, for the proof
+    share: float = 0.5  # of games that are of the equivalent branch
+    targets: tuple[float, ...] = (2, 4, 6, 8, 10)  # difficulties that Alice is asked for
+    prove: bool = True  # Haskell only; without, an attack that finds nothing has to do
+    allow_unrefuted: bool = False  # whether "not refuted within the budget" will do
+    timeout_s: float = 2.0  # of one call
+    inputs: int = 100  # random ones of an attack, beside the edge cases
+    crosshair_s: float = 5.0  # Python only; 0: no symbolic search
+    alice_tokens: int | None = None  # None: as the recipe's sampling says
+    bob_tokens: int | None = None
+    checker: Checker | None = field(default=None, init=False, repr=False)
+    known: dict[tuple[str, ...], Verdict] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_style(self.style)
+        if self.language not in LANGUAGES:
+            raise ValueError(f"no language {self.language!r}; {nearest(self.language, LANGUAGES)}")
+        if min(self.samples, self.tries, self.proof_tries) < 1 or not self.targets:
+            raise ValueError("samples, tries, proof_tries and targets need at least one")
+        self.targets = tuple(self.targets)
+
+    @property
+    def proved(self) -> bool:
+        """Whether an equivalence needs a proof; Python has none, and CrossHair's word instead."""
+        return self.language == "haskell" and self.prove
+
+    @property
+    def problems(self) -> str:  # type: ignore[override]  # the shipped set hangs on the language
+        return f"equivalence_{self.language}"
+
+    async def open(self, sandbox: str) -> None:
+        self.checker = await make_checker(
+            self.language,
+            sandbox,
+            timeout_s=self.timeout_s,
+            inputs=self.inputs,
+            crosshair_s=self.crosshair_s,
+        ).__aenter__()
+
+    async def close(self) -> None:
+        if self.checker is not None:
+            await self.checker.__aexit__(None, None, None)
+            self.checker = None
+
+    def check(self, task: Task) -> None:
+        code_of(task)
+
+    def task(self, seed: int) -> Task:
+        return shipped_task(self.problems, seed)
+
+    async def play(self, task: Task, table: Table) -> Outcome:
+        p = code_of(task)
+        function = await self._usable(p, task, table)
+        rng = random.Random(derive(table.seed, "branch"))
+        branch = SEQ if rng.random() < self.share else SINQ
+        target = rng.choice(self.targets)
+        facts: dict[str, Any] = {
+            "language": self.language,
+            "branch": branch,
+            "function": function,
+            "p": p,
+            "target": target,
+            "rejected": [],
+        }
+        made = await self._propose(p, function, branch, target, table, facts)
+        if not made:
+            return Outcome(alice=-1, bob=0, facts={**facts, "end": REJECTED})
+        answers = await self._ask(p, facts["q"], table)
+        truth = branch == SEQ
+        right = sum(answer is truth for _, answer, _ in answers)
+        difficulty = 10 * (1 - right / len(answers))
+        facts |= {
+            "end": ACCEPTED,
+            "difficulty": difficulty,
+            "successes": right,
+            "unparseable": sum(answer is None for _, answer, _ in answers),
+            "answers": [
+                {"swapped": swapped, "said": answer, "text": text}
+                for swapped, answer, text in answers
+            ],
+        }
+        return Outcome(alice=difficulty / 10, bob=right / len(answers), facts=facts)
+
+    async def _usable(self, p: str, task: Task, table: Table) -> str:
+        """The function to judge. A program that cannot be used voids its game and no other."""
+        try:
+            function = function_of(task, p, self.language)
+        except BadSignature as error:
+            raise VoidGame(f"P of task {task.id} cannot be used (type): {error}") from error
+        verdict = await table.judge(self._ruled("compiles", p, function))
+        if not verdict.passed:
+            raise VoidGame(f"P of task {task.id} cannot be used ({verdict.kind}): {verdict.detail}")
+        return function
+
+    async def _ruled(self, verb: str, *given: str) -> Verdict:
+        """A checker's verdict, worked out once for the same programs."""
+        if self.checker is None:
+            raise RuntimeError("the game is not open: play it inside `async with opened([game])`")
+        key = (verb, *given)
+        if key not in self.known:
+            verdict: Verdict = await getattr(self.checker, verb)(*given)
+            if verdict.status == "void" and verdict.kind not in _FAULTS:
+                return verdict
+            self.known[key] = verdict
+        return self.known[key]
+
+    async def _propose(
+        self,
+        p: str,
+        function: str,
+        branch: str,
+        target: float,
+        table: Table,
+        facts: dict[str, Any],
+    ) -> bool:
+        """Alice's tries for Q, each with what was wrong with the last; true when one was taken."""
+        alice = table["alice"]
+        prompt = words.alice_prompt(self.language, branch, p, function, target)
+        facts["alice_prompt"] = prompt
+        limit = _limit(self.alice_tokens)
+        why = Verdict("fail")
+        for number in range(1, self.tries + 1):
+            view = await self._view(alice.policy, p, function, branch, table, number)
+            if number == 1:
+                turn = await alice.act(prompt, system=words.ALICE_SYSTEM, view=view, **limit)
+            else:
+                turn = await alice.reply(words.refusal(why.kind, why.detail), view=view, **limit)
+            proposal = words.read_proposal(turn.text, self.language, branch)
+            facts["tries"] = number
+            why = await self._rule(p, function, branch, proposal, table)
+            if why.passed and branch == SEQ and self.proved:
+                why = await self._prove(p, function, proposal.q, table, facts, limit)
+            if why.passed:
+                facts |= {"q": proposal.q, "input": proposal.input, "alice_output": turn.text}
+                facts |= {"evidence": why.kind, "detail": why.detail}
+                if view is not None:
+                    facts["rule"] = view.state["rule"]
+                return True
+            facts["rejected"].append(
+                {
+                    "q": proposal.q,
+                    "input": proposal.input,
+                    "kind": why.kind,
+                    "reason": why.detail,
+                    "text": turn.text,
+                }
+            )
+            if why.kind == INCIDENT:
+                facts["incident"] = why.detail
+        return False
+
+    async def _rule(
+        self, p: str, function: str, branch: str, proposal: words.Proposal, table: Table
+    ) -> Verdict:
+        if proposal.wrong:
+            verdict = Verdict("fail", "form", proposal.wrong)
+            table.verdicts.append(verdict)
+            return verdict
+        if branch == SINQ:
+            asked = self._ruled("diverges", p, proposal.q, function, proposal.input or "")
+        elif self.proved:
+            asked = self._ruled("compiles", proposal.q, function)
+        elif self.language == "haskell":
+            asked = self._ruled("attack", p, proposal.q, function)
+        else:
+            asked = self._ruled("equivalent", p, proposal.q, function, "")
+        verdict = _not_broken(await table.judge(asked))
+        if verdict.passed and verdict.kind == NOT_REFUTED and not self.allow_unrefuted:
+            return Verdict("fail", NOT_REFUTED, f"{verdict.detail}, but that is no proof")
+        return verdict
+
+    async def _prove(
+        self,
+        p: str,
+        function: str,
+        q: str,
+        table: Table,
+        facts: dict[str, Any],
+        limit: dict[str, Any],
+    ) -> Verdict:
+        """Alice's tries for the proof, with the prover's messages."""
+        alice = table["alice"]
+        said = words.proof_prompt(function)
+        verdict = Verdict("fail", "proof", "there was no try")
+        for _ in range(self.proof_tries):
+            state = {"rule": "", "text": facts.get("scripted_proof", "")}
+            turn = await alice.reply(said, view=View(state, ("proof",)), **limit)
+            proof = words.block(turn.text, "haskell")
+            if proof is None:
+                verdict = Verdict("fail", "form", "there is no closed ```haskell block")
+                table.verdicts.append(verdict)
+            else:
+                verdict = _not_broken(
+                    await table.judge(self._ruled("equivalent", p, q, function, proof))
+                )
+            if verdict.passed:
+                facts |= {"proof": proof, "proof_output": turn.text}
+                return verdict
+            facts["rejected"].append(
+                {"q": q, "proof": proof, "kind": verdict.kind, "reason": verdict.detail}
+            )
+            said = words.refusal(verdict.kind, verdict.detail)
+        return verdict
+
+    async def _ask(self, p: str, q: str, table: Table) -> list[tuple[bool, bool | None, str]]:
+        """Bob's judgements, each on its own, in either order of the programs by turns."""
+        limit = _limit(self.bob_tokens)
+        first = derive(table.seed, "order") % 2
+
+        async def judged(number: int) -> tuple[bool, bool | None, str]:
+            swapped = (number + first) % 2 == 1
+            pair = (q, p) if swapped else (p, q)
+            prompt = words.bob_prompt(self.language, self.style, *pair)
+            view = View({"pair": pair}, ("yes", "no") if self.style != "terse" else ("y", "n"))
+            bob = table["bob"].fork()
+            turn = await bob.act(prompt, system=words.BOB_SYSTEM, view=view, **limit)
+            return swapped, words.read_answer(turn.text, self.style), turn.text
+
+        return list(await asyncio.gather(*(judged(n) for n in range(self.samples))))
+
+    async def _view(
+        self, policy: str, p: str, function: str, branch: str, table: Table, number: int
+    ) -> View | None:
+        """What a scripted Alice says: a rewrite by rule, with an input that the attack found."""
+        if policy != "scripted":
+            return None
+        rng = random.Random(derive(table.seed, "script", number))
+        for rule, q in script(self.language, p, function, branch == SEQ, rng)[:6]:
+            if branch == SEQ:
+                return _scripted(rule, words.written(self.language, q))
+            verdict = _not_broken(await table.judge(self._quietly("attack", p, q, function)))
+            found = counterexample(verdict, function)
+            if found is not None:
+                return _scripted(rule, words.written(self.language, q, found))
+        return _scripted("none", "no rule fits")
+
+    async def _quietly(self, verb: str, *given: str) -> _Ruling:
+        """A verdict that is looked at while a proposal is made, and is not on record."""
+        return _Ruling(await self._ruled(verb, *given))
+
+    def scripted(self, view: View, seed: int) -> str:
+        return str(view.state["text"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Ruling:
+    verdict: Verdict
+
+
+def _limit(tokens: int | None) -> dict[str, Any]:
+    return {} if tokens is None else {"max_tokens": tokens}
+
+
+def _scripted(rule: str, text: str) -> View:
+    return View({"rule": rule, "text": text}, ("rewrite",))
+
+
+def _not_broken(found: Verdict | _Ruling) -> Verdict:
+    """A checker that broke voids the game; a program that is not steady is only refused."""
+    verdict = found.verdict if isinstance(found, _Ruling) else found
+    if verdict.status == "void" and verdict.kind not in _FAULTS:
+        raise VoidGame(f"the checker could not rule ({verdict.kind}): {verdict.detail}")
+    return verdict
+
+
+def script(
+    language: str, p: str, function: str, keeps: bool, rng: random.Random
+) -> list[tuple[str, str]]:
+    """Rewrites by rule, as (rule, program), in the order to try them."""
+    rules = importlib.import_module(f"sparring.games.rewrites_{language}")
+    return [(rewrite.rule, rewrite.code) for rewrite in rules.choose(p, function, keeps, rng)]

@@ -1,0 +1,154 @@
+"""What Alice and Bob are told in the game of equivalence, and how strictly they are read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SEQ, SINQ = "seq", "sinq"  # the branches: equivalent with a proof, inequivalent with an input
+
+ALICE_SYSTEM = "You are Alice. You rewrite programs, and a machine checks what you claim of them."
+BOB_SYSTEM = "You are Bob. You judge whether two programs are semantically equivalent."
+TERSE = {"y": True, "n": False}
+PLAIN = {"yes": True, "no": False}
+
+_FENCE = re.compile(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```", re.MULTILINE | re.DOTALL)
+_INPUT = re.compile(r"^INPUT:[ \t]*(.*?)[ \t]*$", re.MULTILINE)
+_ANSWER = re.compile(r"^ANSWER: (yes|no)$")
+_INPUT_FORM = {
+    "python": "the list of its arguments as a Python literal, such as INPUT: [3, 'a']",
+    "haskell": "its arguments as they stand after its name in a call, such as INPUT: 3 [1, 2]",
+}
+_RULES = {
+    "python": "Q must be a pure function with the same types: no printing, files, clock, chance, "
+    "globals or classes, and no module but math, itertools, functools, collections, re, string, "
+    "heapq, bisect, operator, fractions, decimal and statistics.",
+    "haskell": "Q must be a total pure function of the same type.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What Alice's reply holds; `wrong` says what it lacks."""
+
+    q: str = ""
+    input: str | None = None
+    wrong: str = ""
+
+
+def alice_prompt(language: str, branch: str, p: str, function: str, target: float | None) -> str:
+    """The task of one branch. `target` is how hard the pair should be for Bob, 0 to 10."""
+    name = language.capitalize()
+    lines = [
+        f"Here is a {name} function `{function}`, the program P:",
+        fenced(language, p),
+        "Write a program Q that defines the same function and is "
+        + ("semantically equivalent to P: " if branch == SEQ else "not equivalent to P: ")
+        + (
+            "on every input it gives the same value or raises the same error."
+            if branch == SEQ
+            else "on at least one input it gives another value or raises another error."
+        ),
+        "Another player, Bob, sees P and Q and says whether they are equivalent. Q should look "
+        "different where it does the same, and alike where it does not.",
+        _RULES[language],
+    ]
+    if target is not None:
+        lines.append(f"Target difficulty, from 0 (everyone sees it) to 10 (nobody): {target:g}")
+    lines.append(f"Answer with the whole of Q in one ```{language} block.")
+    if branch == SINQ:
+        lines.append(
+            f"After it, on a line of its own, an input on which P and Q differ: "
+            f"{_INPUT_FORM[language]}"
+        )
+    return "\n".join(lines)
+
+
+def proof_prompt(function: str) -> str:
+    return (
+        f"Q compiles. Now prove it: P is called `{function}P` and Q `{function}Q`, and Liquid "
+        f"Haskell checks `lemma`, which says that they are equal on all arguments. Write helper "
+        "lemmas with their statements, if you need any, then the equations of `lemma`, whose "
+        f"arguments are those of `{function}`. The statement and the signature of `lemma` are "
+        "given and not yours to write. Answer with the proof in one ```haskell block."
+    )
+
+
+def refusal(kind: str, detail: str) -> str:
+    """What the machine said, fed back."""
+    return f"That was not accepted ({kind}): {detail}\nTry again, in the same form."
+
+
+def read_proposal(text: str, language: str, branch: str) -> Proposal:
+    """Q, and in an inequivalence the input, from a reply in the form that was asked for."""
+    code = block(text, language)
+    if code is None:
+        return Proposal(wrong=f"there is no closed ```{language} block")
+    if branch == SEQ:
+        return Proposal(code)
+    inputs = _INPUT.findall(text)
+    if not inputs or not inputs[-1]:
+        return Proposal(code, wrong="there is no line that begins with INPUT:")
+    return Proposal(code, inputs[-1])
+
+
+def block(text: str, language: str) -> str | None:
+    """The last closed block of a reply that is of the language, or of none that is named."""
+    found = [code for name, code in _FENCE.findall(text) if name.lower() in (language, "", "hs")]
+    return found[-1] if found else None
+
+
+def fenced(language: str, code: str) -> str:
+    return f"```{language}\n{code.strip()}\n```"
+
+
+def written(language: str, q: str, input: str | None = None) -> str:
+    """A proposal in the form that is asked for, as a program writes it."""
+    given = f"\nINPUT: {input}" if input is not None else ""
+    return fenced(language, q) + given
+
+
+def bob_prompt(language: str, style: str, first: str, second: str) -> str:
+    if style == "terse":
+        return f"{first.strip()}\n{second.strip()}\n"
+    name = language.capitalize()
+    ask = (
+        "Think step by step. Then end with a line of its own that is exactly `ANSWER: yes` or "
+        "`ANSWER: no`."
+        if style == "reason"
+        else "Answer with exactly one word, yes or no."
+    )
+    return (
+        f"Here are two {name} programs.\nFirst program:\n{fenced(language, first)}\n"
+        f"Second program:\n{fenced(language, second)}\n"
+        "Are they semantically equivalent, that is, do they give the same value or raise the same "
+        f"error on every input?\n{ask}"
+    )
+
+
+def read_answer(text: str, style: str) -> bool | None:
+    """What Bob says of the pair, or None: an answer in any other form is no answer."""
+    if style == "reason":
+        lines = text.strip().splitlines()
+        found = _ANSWER.match(lines[-1].strip()) if lines else None
+        return None if found is None else PLAIN[found[1]]
+    said = text.strip().lower().removesuffix(".")
+    return (TERSE if style == "terse" else PLAIN).get(said)
+
+
+def bob_output(equivalent: bool, style: str) -> str:
+    """The right answer in the form that is asked for."""
+    if style == "terse":
+        return "y" if equivalent else "n"
+    word = "yes" if equivalent else "no"
+    return f"ANSWER: {word}" if style == "reason" else word
+
+
+def difficulty_prompt(language: str, p: str, q: str, branch: str) -> str:
+    """The task of saying beforehand how hard a pair is."""
+    what = "equivalent" if branch == SEQ else "not equivalent"
+    return (
+        f"These two {language.capitalize()} programs are {what}.\nP:\n{fenced(language, p)}\n"
+        f"Q:\n{fenced(language, q)}\nHow difficult is that for Bob to see, from 0 (he is always "
+        "right) to 10 (he is always wrong)? Answer with the number only."
+    )
