@@ -304,8 +304,9 @@ class MatchingGame(Game):
         return f"Answer only with {what}"
 
     def _terse_prompt(self, talk: Talk, seat: str) -> str:
-        """Tens of the own cells, row by row, a point where there is none; then what the partner
-        did: a dash for nothing, and an exclamation mark before it for an own error."""
+        """The own cells, row by row: a plus where one is worth 50 or more, a minus where less, a
+        point where none is seen. Then what the partner did: a dash for nothing, and before it an
+        exclamation mark for an own error."""
         size, cells = len(talk.data["table"]), own_cells(talk.data, seat)
         marks = [
             in_terse(item, size) if isinstance(item, Action) else "!" for item in talk.news[seat]
@@ -314,7 +315,8 @@ class MatchingGame(Game):
         if seat in talk.asked:
             return heard
         places = [(r, c) for r in range(size) for c in range(size)]
-        return "".join(str(cells[p] // 10) if p in cells else "." for p in places) + f":{heard}"
+        signs = ["." if p not in cells else "+" if cells[p] >= UNKNOWN else "-" for p in places]
+        return f"{''.join(signs)}:{heard}"
 
 
 def _told(item: Action | str) -> str:
