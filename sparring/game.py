@@ -183,6 +183,10 @@ class Game:
         """What this game's episodes come to besides rewards, as metrics; void ones are left out."""
         return {}
 
+    def score(self, episodes: Sequence[Episode]) -> float | None:
+        """The one number of games on tasks held out that picks the best checkpoint, if any."""
+        return None
+
     async def open(self, sandbox: str) -> None:
         """Start what rules on this game; `sandbox` is the config's word for the jail."""
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from sparring.credit import Credit, make_credit
 from sparring.credit.gae import Gae
 from sparring.curriculum.opponents import Opponents
+from sparring.curriculum.schedule import Step, steps_of
 from sparring.game import Game
 from sparring.games import make_games
-from sparring.run import checkpoint, needs
+from sparring.run import checkpoint, named, needs
 from sparring.run.config import Config, ConfigError
 from sparring.run.guard import Guard
 from sparring.run.policy import base_name
@@ -39,6 +40,11 @@ class Parts:
     opponents: Opponents
     guard: Guard
     tasks: dict[str, list[Task]]  # of the games that do not make their own
+    steps: list[Step]  # of the schedule, one per iteration; none: every seat learns always
+
+    @property
+    def device(self) -> str:
+        return str(self.learner.policies.device.type)
 
     def save(self, run: RunDir, iteration: int) -> None:
         learner, league = self.learner, self.opponents.league
@@ -51,10 +57,16 @@ class Parts:
             "opponents": self.opponents.state(),
             "guard": self.guard.state(),
             "lr_scale": learner.lr_scale,
+            "device": self.device,
             "versions": {n: learner.policies.version(n) for n in learner.policies.names()},
         }
         checkpoint.save(run.checkpoints, iteration, tensors, state)
         checkpoint.tidy(run.checkpoints, self.config.checkpoint.keep, self.guard.best_step)
+        self.name_checkpoints(run)
+
+    def name_checkpoints(self, run: RunDir) -> None:
+        if self.steps:
+            named.renew(run, self.config, self.steps, self.guard.best_step, self.device)
 
     def load(self, tensors: checkpoint.Tensors, state: dict[str, Any]) -> None:
         self.opponents.load(state["opponents"], self.learner.policies)
@@ -79,9 +91,9 @@ def build(config: Config) -> Parts:
     if not config.games:
         raise ConfigError("a run needs at least one game under `games:`")
     games = make_games(config.games)
+    needs.need_jail(config, games.values())
     tasks = needs.tasks_of(config, games)
     needs.need_mbpp(config)
-    needs.need_jail(config, games.values())
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype)
     policies = load_policies(
@@ -114,26 +126,59 @@ def build(config: Config) -> Parts:
         Opponents(config.opponents, config.players),
         Guard(config.guard),
         tasks,
+        steps_of(config.schedule, games.values()),
     )
 
 
-def resume_from(run: RunDir, parts: Parts) -> int:
-    """The iteration to go on after. A run that has no checkpoint yet begins by making one."""
+def resume_from(run: RunDir, parts: Parts, wanted: str | None = None) -> int:
+    """The iteration to go on after: that of the newest whole checkpoint, or of the one that is
+    wanted by name. A run that has no checkpoint yet begins by making one."""
+    if wanted is not None:
+        return _resume_named(run, parts, wanted)
     found = checkpoint.load_latest(run.checkpoints)
     if found is None:
         run.rewind(0)
         parts.save(run, 0)
         return 0
     step, tensors, state, problems = found
-    parts.load(tensors, state)
+    _take(run, parts, checkpoint.step_name(step), tensors, state)
     run.rewind(step)
     checkpoint.point(run.checkpoints, "best", parts.guard.best_step)
+    parts.name_checkpoints(run)
     for problem in problems:
         log.warning("%s; going on from %s", problem, checkpoint.step_name(step))
         run.event(step, "damaged_checkpoint", problem)
     if step > 0:
         run.event(step, "resumed", f"from {checkpoint.step_name(step)}")
     return step
+
+
+def _resume_named(run: RunDir, parts: Parts, wanted: str) -> int:
+    step = named.find(run.checkpoints, wanted)
+    _take(run, parts, wanted, *checkpoint.load(run.checkpoints, step))
+    run.rewind(step, "later")
+    checkpoint.point(run.checkpoints, "best", parts.guard.best_step)
+    parts.name_checkpoints(run)
+    run.event(step, "resumed", f"from {wanted}, as asked")
+    return step
+
+
+def _take(
+    run: RunDir, parts: Parts, name: str, tensors: checkpoint.Tensors, state: dict[str, Any]
+) -> None:
+    """Load a checkpoint that fits this run, or say why it does not; nothing is written."""
+    device = state.get("device", parts.device)
+    if device != parts.device:
+        raise named.refused(
+            run.checkpoints,
+            name,
+            f"it was written on {device} and this is {parts.device}, where the run would not be "
+            "the same one; use a device of that kind",
+        )
+    try:
+        parts.load(tensors, state)
+    except (ValueError, KeyError) as error:
+        raise named.refused(run.checkpoints, name, f"it is of another make: {error}") from error
 
 
 def roll_back(run: RunDir, parts: Parts, iteration: int, reason: str) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 
 from sparring.collect import Job, collect
 from sparring.curriculum.opponents import Opponents, against_league
+from sparring.curriculum.schedule import Step
+from sparring.evaluate.held_out import evaluate_held_out
 from sparring.evaluate.mbpp import evaluate_run
 from sparring.game import Game, opened
 from sparring.parts import Parts, build, resume_from, roll_back
 from sparring.run import needs
 from sparring.run.config import Config
-from sparring.run.metrics import summarize, timings
+from sparring.run.metrics import place, summaries, summarize, timings
+from sparring.run.named import due
 from sparring.run.rundir import RunDir, append, read_lines
 from sparring.run.tracking import Tracking
 from sparring.tasks import draw
@@ -26,12 +29,18 @@ Progress = Callable[[dict[str, Any]], None]
 
 
 def train(
-    config: Config, path: Path, *, resume: bool = False, progress: Progress | None = None
+    config: Config,
+    path: Path,
+    *,
+    resume: bool = False,
+    resume_at: str | None = None,
+    progress: Progress | None = None,
 ) -> RunDir:
-    """Run a config into a folder, from the start or from its last good checkpoint."""
+    """Run a config into a folder, from the start or from its last good checkpoint; `resume_at`
+    names another one."""
     parts = build(config)  # before the folder: a model that cannot be had leaves nothing behind
-    run = RunDir.open(path, config, resume=resume)
-    first = resume_from(run, parts)
+    run = RunDir.open(path, config, resume=resume or resume_at is not None)
+    first = resume_from(run, parts, resume_at)
     tracking = Tracking(config, run.path, first)
     try:
         asyncio.run(_play(run, parts, tracking, first, progress or (lambda metrics: None)))
@@ -45,7 +54,8 @@ async def _play(
 ) -> None:
     async with opened(parts.games.values(), parts.config.sandbox):
         if not any(read_lines(run.metrics)):
-            before = await evaluate_run(parts.config, parts.engine, run.path, 0)
+            before = await evaluate_held_out(parts.config, parts.games, parts.engine)
+            before |= await evaluate_run(parts.config, parts.engine, run.path, 0)
             if before:
                 append(run.metrics, {"iteration": 0, **before})
                 tracking.log({"iteration": 0, **before})
@@ -58,7 +68,8 @@ async def _loop(
     config = parts.config
     for iteration in range(first + 1, config.iterations + 1):
         started = time.perf_counter()
-        jobs = make_jobs(config, parts.games, parts.opponents, iteration, parts.tasks)
+        step = parts.steps[iteration - 1] if parts.steps else None
+        jobs = make_jobs(config, parts.games, parts.opponents, iteration, parts.tasks, step)
         episodes = await collect(
             jobs,
             parts.engine.act,
@@ -73,12 +84,14 @@ async def _loop(
         parts.opponents.learn_scores(against_league(episodes))
         parts.opponents.grow(parts.learner.policies, iteration)
         learned = time.perf_counter()
-        metrics = {"iteration": iteration, **summarize(episodes), **told, **stats}
+        metrics = {"iteration": iteration, **place(step), **summarize(episodes), **told, **stats}
+        metrics |= summaries(parts.games, episodes)
         metrics |= {
             f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()
         }
         if iteration % config.evaluate.every == 0 or iteration == config.iterations:
             metrics |= await _evaluate(parts)
+            metrics |= await evaluate_held_out(config, parts.games, parts.engine)
         metrics |= await evaluate_run(config, parts.engine, run.path, iteration)
         metrics |= timings(metrics, started, collected, learned, time.perf_counter())
         reason = parts.guard.watch(metrics)
@@ -92,7 +105,12 @@ async def _loop(
             and "eval/score" in metrics
             and parts.guard.improved(metrics["eval/score"], iteration)
         )
-        if best or iteration % config.checkpoint.every == 0 or iteration == config.iterations:
+        if (
+            best
+            or iteration % config.checkpoint.every == 0
+            or iteration == config.iterations
+            or (step is not None and due(config, step))
+        ):
             parts.save(run, iteration)
         progress(metrics)
 
@@ -103,13 +121,19 @@ def make_jobs(
     opponents: Opponents,
     iteration: int,
     tasks: Mapping[str, Sequence[Task]] | None = None,
+    step: Step | None = None,
 ) -> list[Job]:
     """One iteration's games. Their seeds and tasks come from the run's seed, so that any
-    iteration can be played again without those before it."""
+    iteration can be played again without those before it. A step of a schedule says which seat
+    learns, and from which stage."""
     names = list(games)
     weights = [float(config.games[name].get("weight", 1.0)) for name in names]
     learned = frozenset(needs.learned_policies(config, games.values()))
     learning = needs.learning_seats(config, games.values())
+    stages = None
+    if step is not None:
+        learning &= {step.seat}
+        stages = None if config.schedule.together else frozenset({step.name})
     tables = -(-config.collect.episodes // config.collect.group)
     jobs = []
     for i in range(config.collect.episodes):
@@ -128,6 +152,7 @@ def make_jobs(
                 group=f"{iteration}-{table}",
                 learned=learned,
                 learning=learning,
+                stages=stages,
             )
         )
     return jobs

@@ -58,7 +58,8 @@ def test_every_recipe_has_its_keys_at_the_top_and_says_what_it_is(name: str) -> 
     assert data["checkpoint"]["every"] >= 1
     config, small = load_recipe(name), load_recipe(name, smoke=True)
     assert config.recipe == name and config.games
-    assert (small.policy, small.iterations, small.engine.device) == ("nano", 3, "cpu")
+    assert (small.policy, small.engine.device) == ("nano", "cpu")
+    assert small.iterations == (15 if small.schedule.enabled else 3)
     assert list(small.games) == list(config.games)  # shrunk, whole
     for section in ("credit", "learn"):
         assert getattr(small, section) == getattr(config, section)

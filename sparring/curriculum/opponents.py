@@ -30,13 +30,17 @@ class Opponents:
 
     def seating(self, seats: Sequence[str], index: int, seed: int) -> dict[str, str]:
         """Who plays where in one game. The learner changes seats from game to game."""
-        own = {seat: self.players.get(seat, MAIN) for seat in seats}
+        own = self.own(seats)
         rng = random.Random(seed)
         if self.config.kind == "self" or rng.random() >= self.config.share:
             return own
         keeps = seats[index % len(seats)]
         other = self._choose(rng, own[keeps])
         return {seat: own[seat] if seat == keeps else other for seat in seats}
+
+    def own(self, seats: Sequence[str]) -> dict[str, str]:
+        """The players whose seats these are."""
+        return {seat: self.players.get(seat, MAIN) for seat in seats}
 
     def _choose(self, rng: random.Random, own: str) -> str:
         if self.config.kind in PROGRAMS:

@@ -22,6 +22,7 @@ from sparring.tasks.problems import definitions, full_problem, function_name, ne
 from sparring.types import Episode, Task, Verdict, View
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
+_REWARD, _VALIDITY = 0.7, 0.3  # of the score that picks the best checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +202,11 @@ class AdversarialTests(Game):
     def summary(self, episodes: Sequence[Episode]) -> dict[str, float]:
         return summarize(episodes) if episodes else {}
 
+    def score(self, episodes: Sequence[Episode]) -> float:
+        """A generator that passes tests, and tests that are worth passing."""
+        reward = fmean(e.rewards[GENERATOR] for e in episodes)
+        return _REWARD * reward + _VALIDITY * fmean(e.facts["validity"] for e in episodes)
+
 
 def summarize(episodes: Sequence[Episode]) -> dict[str, float]:
     """Validity, pass rates and bugs of some games. A bug is a valid test that the program fails;
@@ -214,7 +220,7 @@ def summarize(episodes: Sequence[Episode]) -> dict[str, float]:
     return {
         "tests/validity": fmean(e.facts["validity"] for e in episodes),
         "tests/pass_rate_baseline": fmean(baseline) if baseline else 0.0,
-        "tests/pass_rate_adversarial": fmean(passed) if passed else 1.0,
+        **({"tests/pass_rate_adversarial": fmean(passed)} if passed else {}),
         "tests/programs_right": fmean(clean),
         "tests/programs_broken": fmean(broken),
         "tests/bugs": float(sum(not ok for ok in passed)),

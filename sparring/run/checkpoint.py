@@ -27,9 +27,15 @@ def step_name(step: int) -> str:
     return f"step_{step:06d}"
 
 
+def step_of(name: str) -> int | None:
+    """The step of a checkpoint's folder, or None for any other name."""
+    return int(name[5:]) if name.startswith("step_") and name[5:].isdigit() else None
+
+
 def steps(folder: Path) -> list[int]:
     """All checkpoints, oldest first. They appear whole, so one that is not whole is damaged."""
-    return sorted(int(p.name[5:]) for p in folder.glob("step_*") if p.name[5:].isdigit())
+    found = (step_of(path.name) for path in folder.glob("step_*"))
+    return sorted(step for step in found if step is not None)
 
 
 def save(folder: Path, step: int, tensors: Tensors, state: dict[str, Any]) -> Path:
@@ -114,9 +120,10 @@ def damage(path: Path) -> str | None:
 
 
 def prune(folder: Path, keep: int, protect: set[int]) -> None:
-    """Forget all but the newest few and the protected ones."""
+    """Forget all but the newest few, the protected ones, and those that a name stands for."""
+    named = {step_of(link.resolve().name) for link in folder.iterdir() if link.is_symlink()}
     for step in steps(folder)[:-keep]:
-        if step not in protect:
+        if step not in protect | named:
             # Out of sight first: a kill halfway must not leave half of it under its name.
             gone = folder / f".{step_name(step)}.gone"
             (folder / step_name(step)).rename(gone)
@@ -135,9 +142,9 @@ def tidy(folder: Path, keep: int, best: int | None) -> None:
         ) from error
 
 
-def set_aside(folder: Path, step: int) -> None:
-    """Keep a damaged checkpoint for whoever wants to look, but no longer as a checkpoint."""
-    aside = folder / f"damaged_{step_name(step)}"
+def set_aside(folder: Path, step: int, why: str = "damaged") -> None:
+    """Keep a checkpoint for whoever wants to look, but no longer as a checkpoint."""
+    aside = folder / f"{why}_{step_name(step)}"
     shutil.rmtree(aside, ignore_errors=True)
     (folder / step_name(step)).rename(aside)
 

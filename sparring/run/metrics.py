@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from sparring.curriculum.schedule import Step
+from sparring.game import Game
 from sparring.types import Episode
 
 
@@ -38,6 +40,26 @@ def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
         **predictions(fair),
         **{key: fmean(values) for key, values in sorted(rewards.items())},
         **{f"verdicts/{kind}": count for kind, count in sorted(kinds.items())},
+    }
+
+
+def summaries(games: Mapping[str, Game], episodes: Sequence[Episode]) -> dict[str, float]:
+    """What each game has to say of its own episodes."""
+    found: dict[str, float] = {}
+    for name, game in games.items():
+        found |= game.summary([e for e in episodes if e.game == name and e.void is None])
+    return found
+
+
+def place(step: Step | None) -> dict[str, Any]:
+    """Where in its schedule an iteration is."""
+    if step is None:
+        return {}
+    return {
+        "schedule/stage": step.stage,
+        "schedule/epoch": step.epoch,
+        "schedule/phase": step.phase,
+        "schedule/learner": step.seat,
     }
 
 

@@ -10,6 +10,7 @@ from sparring.game import Game
 from sparring.run.config import Config, ConfigError
 from sparring.run.policy import add_policy
 from sparring.tasks import training_tasks
+from sparring.tasks.source import held_out_tasks
 from sparring.types import BASE, MAIN, Task
 
 if TYPE_CHECKING:
@@ -22,8 +23,11 @@ def tasks_of(config: Config, games: Mapping[str, Game]) -> dict[str, list[Task]]
     for name, game in games.items():
         if game.problems:
             found[name] = training_tasks(config.tasks, game.problems)
-            for task in found[name]:
-                game.check(task)
+            try:
+                held_out = held_out_tasks(config.tasks, game.problems)
+                game.check_all([*found[name], *held_out], config.sandbox)
+            except ConfigError as error:
+                raise ConfigError(f"{config.tasks.source or 'shipped'}: {error}") from error
     return found
 
 

@@ -94,8 +94,10 @@ class RunDir:
     def event(self, iteration: int, event: str, detail: str) -> None:
         append(self.events, {"iteration": iteration, "event": event, "detail": detail})
 
-    def rewind(self, iteration: int) -> None:
-        """Forget what came after a checkpoint: it will be played again, the same."""
+    def rewind(self, iteration: int, why: str = "damaged") -> None:
+        """Forget what came after a checkpoint: it will be played again, the same. Checkpoints from
+        later on are put aside: damaged, or it would have been one of them to resume from, unless
+        an earlier one was asked for."""
         kept = [m for m in read_lines(self.metrics) if m["iteration"] <= iteration]
         write_whole(self.metrics, b"".join(json.dumps(m).encode() + b"\n" for m in kept))
         kept = [e for e in read_lines(self.events) if e["iteration"] <= iteration]
@@ -105,8 +107,7 @@ class RunDir:
                 path.unlink()
         for step in checkpoint.steps(self.checkpoints):
             if step > iteration:
-                # Damaged, or it would have been the one to resume from.
-                checkpoint.set_aside(self.checkpoints, step)
+                checkpoint.set_aside(self.checkpoints, step, why)
         for folder in self.path.glob("iter*_*"):
             number = folder.name.rpartition("_")[2]
             if number.isdigit() and int(number) > iteration:
