@@ -9,13 +9,14 @@ from transformers.utils import logging
 
 from sparring.learn.policies import LoraPolicies, Policies
 from sparring.run.policy import ADAPTER_WEIGHTS
+from sparring.types import BASE
 
 
 def export_policy(policies: Policies, name: str, base: str, folder: Path) -> None:
     """Write one policy; `base` is what its adapter stands on. The folder names a policy from then
     on, here and elsewhere."""
     folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(policies, LoraPolicies):
+    if isinstance(policies, LoraPolicies) and name != BASE:
         lora, state = policies.adapter(name)
         lora.base_model_name_or_path = base
         lora.save_pretrained(str(folder))
