@@ -133,13 +133,13 @@ class HaskellChecker:
             if stopped:
                 return stopped
             if done.said[0] != "ran":
-                return Verdict("fail", done.said[-1], f"{function} {input} came to nothing")
+                return _nothing(f"on {input}: {done.said[-1]}")
             a, b = done.said[1:3], done.said[3:5]
             for name, outcome in (("P", a), ("Q", b)):
                 if outcome[0] == "none":
-                    return Verdict("fail", outcome[1], f"{name} comes to nothing on {input}")
+                    return _nothing(f"{name} comes to nothing ({outcome[1]}) on {input}")
             told = f"{function} {input}: {_told('P', a)}, {_told('Q', b)}"
-            return Verdict("fail", "same", told) if a == b else Verdict("pass", "diverges", told)
+            return Verdict("fail", "same", told) if a == b else Verdict("pass", "differ", told)
 
         return await _ruled(rule)
 
@@ -155,28 +155,33 @@ class HaskellChecker:
             call = f"{MAIN}.attack_ {seed} {start} {CASES} {BUDGET_MS}"
             call = f"Harness.report MARK {ATTACK_S} ({call})"
             done = await self.ghc.run(texts, call)
-            if done.status in ("time-out", "memory") and done.said[:1] == ["at"]:
+            if done.status in ("time-out", "memory") and done.said[3:4] == ["P"]:
                 start, agreed = int(done.said[1]) + 1, agreed + int(done.said[2])
                 continue
             break
-        if done.said[:1] == ["refuted"]:
-            a, b = done.said[2:4], done.said[4:6]
-            found = f"{both.function} {done.said[1]}: {_told('P', a)}, {_told('Q', b)}"
+        said = done.said
+        if said[:1] == ["refuted"]:
+            found = f"{both.function} {said[1]}: {_told('P', said[2:4])}, {_told('Q', said[4:6])}"
             return Verdict("fail", "refuted", found)
-        if done.said[:1] == ["agree"]:
-            agreed += int(done.said[1])
-        elif done.said[:1] != ["at"]:
-            return _stopped(done) or Verdict("fail", "time-out", "the attack came to nothing")
+        if said[:1] == ["unanswered"]:
+            told = f"Q comes to nothing ({said[2]}) on {said[1]}, where {_told('P', said[3:5])}"
+            return _nothing(told)
+        if said[3:4] == ["Q"]:
+            return _nothing(f"Q comes to nothing ({done.status}) on {said[4]}, where P answers")
+        if said[:1] == ["agree"]:
+            agreed += int(said[1])
+        elif said[:1] != ["at"]:
+            return _stopped(done) or _nothing("the attack came to nothing")
         if agreed < ENOUGH:
-            return Verdict("fail", "time-out", f"both came to something on {agreed} inputs only")
+            return _nothing(f"both came to something on {agreed} inputs only")
         return Verdict("pass", "not refuted", f"the same on {agreed} inputs")
 
-    async def equivalent(self, p: str, q: str, function: str, proof: str) -> Verdict:
+    async def equivalent(self, p: str, q: str, function: str, proof: str | None) -> Verdict:
         """Passes where Liquid Haskell takes the proof and no input tells P and Q apart."""
 
         async def rule() -> Verdict:
             both = pair(p, q, function)
-            module = liquid.module(both.p, both.q, function, both.signature, proof)
+            module = liquid.module(both.p, both.q, function, both.signature, proof or "")
             done = await self.ghc.run(
                 {**modules(both, also=("Proof_",)), **liquid.stand_in(module)}
             )
@@ -214,9 +219,16 @@ def _stopped(done: Ran, ours: str = "type") -> Verdict | None:
         return None
     if done.status == "broken":
         return Verdict("void", "ghc", done.messages)
+    if done.status in ("time-out", "memory"):
+        return _nothing(f"{done.status}: {done.messages}")
     if done.status == "compile" and done.messages.startswith(f"{MAIN}.hs"):
         return Verdict("fail", ours, done.messages)
     return Verdict("fail", done.status, done.messages)
+
+
+def _nothing(detail: str) -> Verdict:
+    """A time-out, a full memory, a dead process: no outcome, and nobody's win."""
+    return Verdict("fail", "no outcome", detail)
 
 
 def _told(name: str, outcome: list[str]) -> str:

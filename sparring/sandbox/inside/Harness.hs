@@ -333,8 +333,9 @@ shown (Raises name) = ["raises", name]
 shown (Nothing' why) = ["none", why]
 
 -- Edge cases and random inputs of growing size in turns, until the two differ or time is up. An
--- input on which either comes to nothing tells nothing; too many of those end the attack. Before
--- each case its number is said: should one hang beyond recall, the next attack goes on after it.
+-- input that P does not answer soon tells nothing, and too many of those end the attack; Q has much
+-- longer for what P answered. Before each call it is said whose it is: should one hang beyond
+-- recall, that is known, and the next attack goes on after it.
 attack :: forall t r. (Inputs t, Value r)
   => ([String] -> IO ()) -> Hints -> Int -> Int -> Int -> Integer -> (t -> r) -> (t -> r) -> IO [String]
 attack say hints seed from' cases budgetMs p q = do
@@ -347,14 +348,17 @@ attack say hints seed from' cases budgetMs p q = do
     go done silent ((k, t) : rest) = do
       now <- getCPUTime
       if (now - start) `div` 1000000000 > budgetMs || silent > 20 then finished done silent else do
-        say ["at", show k, show done]
+        say ["at", show k, show done, "P"]
         a <- outcome caseMicros (p t)
-        b <- case a of { Nothing' _ -> pure a; _ -> outcome caseMicros (q t) }
-        case (a, b) of
-          (Nothing' _, _) -> go done (silent + 1) rest
-          (_, Nothing' _) -> go done (silent + 1) rest
-          _ | a == b -> go (done + 1) silent rest
-            | otherwise -> pure (["refuted", unwords (writeInputs t)] ++ shown a ++ shown b)
+        case a of
+          Nothing' _ -> go done (silent + 1) rest
+          _ -> do
+            say ["at", show k, show done, "Q", unwords (writeInputs t)]
+            b <- outcome (20 * caseMicros) (q t)
+            case b of
+              Nothing' why -> pure (["unanswered", unwords (writeInputs t), why] ++ shown a)
+              _ | a == b -> go (done + 1) silent rest
+                | otherwise -> pure (["refuted", unwords (writeInputs t)] ++ shown a ++ shown b)
   go 0 0 (drop from' (zip [0 ..] (inTurns (take cases (edgeInputs hints)) drawn)))
 
 inTurns :: [a] -> [a] -> [a]
