@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from sparring.phases.cli import app as math_app
+
 app = typer.Typer(
     help="Language models that learn by playing each other, under a judge that cannot be "
     "talked round.",
@@ -23,6 +25,7 @@ app = typer.Typer(
 )
 judge_app = typer.Typer(help="Use a judge on its own.", no_args_is_help=True)
 app.add_typer(judge_app, name="judge")
+app.add_typer(math_app, name="math")
 export_app = typer.Typer(help="Take a run elsewhere.", no_args_is_help=True)
 app.add_typer(export_app, name="export")
 console = Console()
@@ -43,9 +46,14 @@ def train(
 ) -> None:
     """Train a recipe; resume it; override any key of its config."""
     from sparring.run.config import load_recipe
+    from sparring.run.machine import prepare
 
     config = load_recipe(recipe, overrides or [], smoke=smoke)
     folder = run or default_folder(config.recipe + ("-smoke" if smoke else ""), resume)
+    config = prepare(config, folder, show, resume=resume)
+    if config.pipeline == "coherent-math":
+        train_in_phases(config, folder, resume)
+        return
     from sparring.finish import finish
     from sparring.progress import Live
     from sparring.train import train as run_training
@@ -298,6 +306,19 @@ def export_verl(
     say(export(run, out), as_json)
 
 
+@app.command()
+def merge(
+    policy: Annotated[str, typer.Option(help="RUN, RUN@STEP or a folder with an adapter.")],
+    out: Annotated[Path, typer.Option(help="The folder for the model.")],
+    base: Annotated[str | None, typer.Option(help="Another base of the same shape.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fold a policy's LoRA into its base model, and check that it still speaks the same."""
+    from sparring.learn.merge import merge as fold
+
+    say(fold(policy, out, base=base), as_json)
+
+
 @judge_app.command("python")
 def judge_python(
     file: Annotated[Path, typer.Argument(help="Lines of {id, code, tests, entry?, setup?}.")],
@@ -312,12 +333,53 @@ def judge_python(
     raise typer.Exit(judge(file, as_json, workers=workers, timeout_s=timeout_s, sandbox=sandbox))
 
 
+def train_in_phases(config: Any, folder: Path, resume: bool) -> None:
+    from sparring.phases.coherent_math import run_all
+    from sparring.report import write_report
+
+    console.print(f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}")
+    run_all(config, folder, resume=resume, say=print)
+    console.print("report:")
+    print(write_report(folder).resolve())
+
+
+def show(line: str) -> None:
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
 def show_epoch(metrics: dict[str, Any]) -> None:
     console.print(
         f"epoch {metrics['iteration']}: loss {metrics['learn/loss']:.4f}, "
         f"{metrics['learn/steps']:.0f} steps, {metrics['tokens_per_s']:,.0f} tokens/s",
         highlight=False,
     )
+
+
+@judge_app.command("equivalence")
+def judge_equivalence(
+    file: Annotated[
+        Path,
+        typer.Argument(help="Lines of {id, language, p, q, function, claim, proof?, input?}."),
+    ],
+    as_json: AsJson = False,
+    timeout_s: Annotated[float, typer.Option(min=0.1, help="Of one call.")] = 2.0,
+    inputs: Annotated[int, typer.Option(min=0, help="Random ones, beside edge cases.")] = 100,
+    crosshair_s: Annotated[
+        float, typer.Option(min=0, help="Python: symbolic search; 0 leaves it out.")
+    ] = 5.0,
+    strict: Annotated[
+        bool, typer.Option(help="`not refuted within the budget` is no pass.")
+    ] = False,
+    sandbox: Annotated[str, typer.Option(help="bwrap, or `unsafe` in so many words.")] = "bwrap",
+) -> None:
+    """Check claims that programs are equivalent or not; one verdict line per line, in order."""
+    from sparring.judge.equivalence_cli import judge_equivalence as judge
+
+    code = judge(
+        file, as_json, sandbox=sandbox, timeout_s=timeout_s, inputs=inputs,
+        crosshair_s=crosshair_s, strict=strict,
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 def default_folder(name: str, resume: bool) -> Path:

@@ -101,7 +101,7 @@ async def _rule(judge: Judge, line: Line) -> Verdict:
     return verdict
 
 
-def read_lines(file: Path) -> Iterator[Line]:
+def read_lines(file: Path, wrong: Callable[[dict[str, Any]], str] | None = None) -> Iterator[Line]:
     """Every line that is not blank, good or bad: none is lost, and a bad one stops nothing."""
     with file.open("rb") as stream:
         number = 0
@@ -112,10 +112,10 @@ def read_lines(file: Path) -> Iterator[Line]:
                     continue
                 yield Line(number, number, {}, f"longer than {MOST_LINE} bytes")
             elif raw.strip():
-                yield _line(number, raw)
+                yield _line(number, raw, wrong or _wrong)
 
 
-def _line(number: int, raw: bytes) -> Line:
+def _line(number: int, raw: bytes, wrong: Callable[[dict[str, Any]], str]) -> Line:
     try:
         data = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -123,7 +123,7 @@ def _line(number: int, raw: bytes) -> Line:
     if not isinstance(data, dict):
         return Line(number, number, {}, f"an object was expected, not {type(data).__name__}")
     name = data.get("id", number)
-    return Line(number, name, data, _wrong(data))
+    return Line(number, name, data, wrong(data))
 
 
 def _wrong(data: dict[str, Any]) -> str:

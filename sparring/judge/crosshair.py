@@ -58,10 +58,11 @@ class CrossHair:
                 self._judge = await judge.__aenter__()
         return self._judge
 
-    async def search(self, p: str, q: str, function: str) -> Found:
+    async def search(self, p: str, q: str, function: str, budget_s: float | None = None) -> Found:
         judge = await self._opened()
-        request = {"p": bare(p), "q": bare(q), "function": function, "seconds": self.budget_s}
-        done = await judge.run(_program(), stdin=json.dumps(request))
+        seconds = budget_s or self.budget_s
+        request = {"p": bare(p), "q": bare(q), "function": function, "seconds": seconds}
+        done = await judge.run(_program(), stdin=json.dumps(request), timeout_s=seconds + _START_S)
         if done.status == "void":
             return Found("broken", f"CrossHair's jail: {done.detail}", done.seconds)
         try:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sparring.judge.checkers import INCIDENT, NOT_REFUTED
 from sparring.judge.crosshair import CrossHair
 from sparring.judge.inputs import ToolMissing, inputs_for
 from sparring.judge.purity import impure, parse
@@ -17,10 +18,9 @@ from sparring.judge.same import NOT_REACHED, NoOutcomes, Outcome, Plan, differ, 
 from sparring.judge.signature import BadInput, BadSignature, Signature, read_input, signature_of
 from sparring.types import Verdict
 
-NOT_REFUTED = "not refuted"
 EXHAUSTED = "exhausted"
-INCIDENT = "soundness incident"
 _SEEDS = (1, 2)  # hash seeds of the runs that must agree with the first, whose seed is 0
+_INCIDENT_S = 2.0
 _ENOUGH = 10  # inputs compared, below which silence means nothing (if there are that many)
 
 
@@ -132,8 +132,14 @@ class PythonChecker:
         if self.crosshair is None:
             return attacked
         pair = accept_pair(p, q, function)
-        found = await self.crosshair.search(pair.p, pair.q, function)
-        if attacked.kind == "refuted":
+        refuted = attacked.kind == "refuted"
+        # What is refuted already is searched only for the record, and not for long.
+        budget_s = min(_INCIDENT_S, self.crosshair.budget_s) if refuted else None
+        try:
+            found = await self.crosshair.search(pair.p, pair.q, function, budget_s)
+        except ToolMissing as error:
+            return attacked if refuted else Verdict("void", "tool", str(error))
+        if refuted:
             if found.kind == EXHAUSTED:
                 why = f"all paths were exhausted, and yet: {attacked.detail}"
                 return Verdict("fail", INCIDENT, why)

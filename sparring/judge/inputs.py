@@ -26,6 +26,8 @@ class ToolMissing(RuntimeError):
 
 Constants = dict[str, list[Any]]  # type's name -> values
 
+# 2 ** 53 + 1 is no float, and the square root of the next one is rounded up by floats.
+_LARGE = [2**53 + 1, (2**26 + 1) ** 2 - 1, 10**18 - 1]
 _INTS = [0, 1, -1, 2, -2, 3, 7, 10, -10, 12, 97, 100, 255, 256, 2**31, -(2**31), 2**63, -(2**63)]
 _FLOATS = [
     *(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, 0.1, 1e-9, 1e16, 2.0**53, -1e300, 1e308),
@@ -36,7 +38,7 @@ _STRINGS = [
     *("hello world", "racecar", "aab", "é", "ß", "İ", "\n", "a\tb", "()", "([])", "!?.", "Zz9"),
 ]
 _EDGES: dict[str, list[Any]] = {
-    "int": _INTS,
+    "int": [*_INTS, *_LARGE],
     "float": _FLOATS,
     "bool": [False, True],
     "str": _STRINGS,
