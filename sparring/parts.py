@@ -95,7 +95,9 @@ def build(config: Config) -> Parts:
     tasks = needs.tasks_of(config, games)
     needs.need_mbpp(config)
     fast_allocations()
-    device, dtype = choose_device(config.engine.device, config.engine.dtype)
+    device, dtype = choose_device(
+        config.engine.device, config.engine.dtype, config.learn.weights
+    )
     policies = load_policies(
         config.policy, config.learn, device=device, dtype=dtype, seed=config.seed
     )

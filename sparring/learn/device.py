@@ -8,7 +8,7 @@ import subprocess
 import sys
 from functools import cache
 
-import torch
+from sparring.run.machine import choose_precision, detect
 
 _TRIAL = (
     "import torch; a = torch.ones(64, 64, dtype=torch.{dtype}, device='{device}'); "
@@ -16,18 +16,12 @@ _TRIAL = (
 )
 
 
-def choose_device(device: str = "auto", dtype: str = "auto") -> tuple[str, str]:
-    """The device and dtype to use; `auto` is the fastest that works."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if dtype == "auto":
-        # On a CPU float32 also keeps sampled and learned logprobs equal to the last digits.
-        dtype = (
-            "bfloat16"
-            if device.startswith("cuda") and torch.cuda.is_bf16_supported()
-            else "float32"
-        )
-    return device, dtype
+def choose_device(
+    device: str = "auto", dtype: str = "auto", weights: str = "lora"
+) -> tuple[str, str]:
+    """The device and dtype to use; `auto` is the fastest that works, as `run/machine.py` has it."""
+    where, precision = choose_precision(detect(), device, dtype, weights)
+    return where.value, precision.value
 
 
 @cache
