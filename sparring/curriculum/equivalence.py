@@ -17,6 +17,7 @@ from sparring.games import equivalence_words as words
 from sparring.games import make_games
 from sparring.games.equivalence import ACCEPTED, Equivalence
 from sparring.run.config import Config, ConfigError
+from sparring.run.needs import frozen
 from sparring.run.rundir import write_whole
 from sparring.types import Episode, Sample, derive
 
@@ -61,6 +62,8 @@ class EquivalenceTeacher:
 
         made: list[Sample] = []
         for seat, records in self.records.items():
+            if frozen(self.policies[seat]):
+                continue
             weights = balanced(records) if self.config.teach.balance else [1.0] * len(records)
             shown = [
                 Demonstration.of(r["system_prompt"], r["user_prompt"], r["output"], weight)
