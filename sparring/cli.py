@@ -23,6 +23,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+convert_app = typer.Typer(help="Make problems files of other data.", no_args_is_help=True)
+app.add_typer(convert_app, name="convert")
 judge_app = typer.Typer(help="Use a judge on its own.", no_args_is_help=True)
 app.add_typer(judge_app, name="judge")
 app.add_typer(math_app, name="math")
@@ -43,13 +45,20 @@ def train(
     run: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on from the last good checkpoint.")] = False,
     smoke: Annotated[bool, typer.Option(help="Shrink it, whole, to under a minute.")] = False,
+    resume_from: Annotated[
+        str | None, typer.Option(help="Go on from this checkpoint of a run: its name or path.")
+    ] = None,
 ) -> None:
     """Train a recipe; resume it; override any key of its config."""
     from sparring.run.config import load_recipe
     from sparring.run.machine import prepare
 
     config = load_recipe(recipe, overrides or [], smoke=smoke)
-    folder = run or default_folder(config.recipe + ("-smoke" if smoke else ""), resume)
+    of_checkpoint = Path(resume_from or "").parent  # a path says which run it is of
+    if run is None and of_checkpoint.name == "checkpoints":
+        run = of_checkpoint.parent
+    again = resume or resume_from is not None
+    folder = run or default_folder(config.recipe + ("-smoke" if smoke else ""), again)
     config = prepare(config, folder, show, resume=resume)
     if config.pipeline == "coherent-math":
         train_in_phases(config, folder, resume)
@@ -62,7 +71,7 @@ def train(
         f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}", soft_wrap=True
     )
     with Live(console, config.recipe, config.iterations) as live:
-        run_training(config, folder, resume=resume, progress=live)
+        run_training(config, folder, resume=resume, resume_at=resume_from, progress=live)
     report_path = finish(folder).resolve()
     show_evaluation(folder)
     console.print("report:")
@@ -317,6 +326,55 @@ def merge(
     from sparring.learn.merge import merge as fold
 
     say(fold(policy, out, base=base), as_json)
+
+
+@app.command()
+def solve(
+    checkpoint: Annotated[str, typer.Option(help="RUN, RUN@STEP, or RUN/checkpoints/NAME.")],
+    problem: Annotated[str | None, typer.Option(help="What the function should do.")] = None,
+    problem_file: Annotated[Path | None, typer.Option(help="A text file that says it.")] = None,
+    problems_file: Annotated[Path | None, typer.Option(help="A problems file: a batch.")] = None,
+    signature: Annotated[str | None, typer.Option(help="Such as 'def f(x: int) -> int:'.")] = None,
+    tests: Annotated[str | None, typer.Option(help="Asserts, parted by semicolons.")] = None,
+    execute_tests: Annotated[bool, typer.Option(help="Run the program on the tests.")] = False,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of each stage.")] = 512,
+    temperature: Annotated[float, typer.Option(min=0, help="0: the likeliest token.")] = 0.7,
+    top_p: Annotated[float, typer.Option(help="Mass of the tokens that may be drawn.")] = 0.9,
+    attempts: Annotated[int, typer.Option(min=1, help="The best by tests, then agreement.")] = 1,
+    output: Annotated[Path | None, typer.Option(help="A JSON file for the results.")] = None,
+    no_reasoning: Annotated[bool, typer.Option(help="Show only the program.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    sandbox: Annotated[str, typer.Option(help="bubblewrap, or `unsafe`.")] = "bubblewrap",
+    seed: int = 0,
+) -> None:
+    """Solve coding problems with a trained generator, stage by stage."""
+    from sparring.run.config import ConfigError
+    from sparring.solve_cli import run
+    from sparring.types import Sampling
+
+    if not 0 < top_p <= 1:
+        raise ConfigError(f"--top-p is {top_p}, and should be above 0 and at most 1")
+    run(
+        checkpoint, problem=problem, problem_file=problem_file, problems_file=problems_file,
+        signature=signature, tests=tests, execute_tests=execute_tests,
+        sampling=Sampling(temperature=temperature, top_p=top_p, max_tokens=max_tokens),
+        attempts=attempts, output=output, reasoning=not no_reasoning, device=device,
+        sandbox=sandbox, seed=seed,
+    )  # fmt: skip
+
+
+@convert_app.command("mbpp")
+def convert_mbpp(
+    data: Annotated[str, typer.Argument(help="MBPP: a JSONL file, its folder, or a hub name.")],
+    out: Annotated[Path, typer.Argument(help="The problems file to write.")],
+) -> None:
+    """Make a problems file of MBPP's training split."""
+    from sparring.tasks.convert import convert_mbpp as convert
+
+    count, left_out = convert(data, out)
+    for number, why in left_out.items():
+        console.print(f"left out {number}: {why}", soft_wrap=True, highlight=False)
+    console.print(f"{count} problems in {out}", soft_wrap=True, highlight=False)
 
 
 @judge_app.command("python")

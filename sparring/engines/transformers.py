@@ -8,7 +8,7 @@ and gives the same numbers; otherwise whoever waits when the device is free is s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,6 +52,7 @@ class TransformersEngine:
         self.base = ""  # which base model this is, for whoever would add a policy to it
         self._queue: list[_Waiting] = []
         self._busy_outside = 0
+        self._listeners: dict[int, Callable[[str], None]] = {}
         self._server: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1)
 
@@ -69,6 +70,27 @@ class TransformersEngine:
         if self._server is None or self._server.done():
             self._server = loop.create_task(self._serve())
         return await waiting.future
+
+    def listen(self, request: Request, hear: Callable[[str], None]) -> None:
+        """Tell `hear` the pieces of the reply to a request while it is spoken."""
+        self._listeners[id(request)] = hear
+
+    def _ear(self, request: Request) -> Callable[[int], None] | None:
+        hear = self._listeners.pop(id(request), None)
+        if hear is None:
+            return None
+        ids: list[int] = []
+        told = ""
+
+        def take(token: int) -> None:
+            nonlocal told
+            ids.append(token)
+            text = self.chat.decode(ids)
+            if not text.endswith("\ufffd"):  # half a character waits for its other half
+                hear(text[len(told) :])
+                told = text
+
+        return take
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -149,6 +171,7 @@ class TransformersEngine:
                 [w.prompt_ids for w in batch],
                 [w.request.sampling for w in batch],
                 [w.request.seed for w in batch],
+                [self._ear(w.request) for w in batch],
             )
         return [self._turn(w, reply) for w, reply in zip(batch, replies, strict=True)]
 
@@ -175,8 +198,10 @@ def generate(
     prompts: Sequence[list[int]],
     samplings: Sequence[Sampling],
     seeds: Sequence[int],
+    ears: Sequence[Callable[[int], None] | None] = (),
 ) -> list[Reply]:
-    """A reply per prompt. Prompts that several rows share are read once."""
+    """A reply per prompt. Prompts that several rows share are read once. `ears` hear each token
+    of theirs as it is drawn."""
     device = model.device
     state = _Rows(model, prompts, samplings, seeds, device)
     logits = state.prefill(chat.tokenizer.pad_token_id)
@@ -193,6 +218,9 @@ def generate(
             reply = replies[row]
             reply.token_ids.append(token)
             reply.logprobs.append(logprob)
+            ear = ears[row] if ears else None
+            if ear is not None:
+                ear(token)
             stops = samplings[row].stop
             if token in ends or (stops and _stopped(chat, reply.token_ids, stops)):
                 reply.finish = "stop"

@@ -16,7 +16,7 @@ from sparring.games.answers import check_style
 from sparring.games.mutants import mutants
 from sparring.games.programs import make_judge, shipped_task
 from sparring.games.stages import Stage, make_stages, shown
-from sparring.judge.written_tests import VALID, Examiner, Ruled, fair, read_tests
+from sparring.judge.written_tests import VALID, Examiner, Ruled, read_tests
 from sparring.tasks.code import Problem, extract_code, is_empty
 from sparring.tasks.problems import definitions, full_problem, function_name, need_references
 from sparring.types import Episode, Task, Verdict, View
@@ -153,13 +153,8 @@ class AdversarialTests(Game):
         assert self.examiner is not None
         if is_empty(code) or definitions(code) is None:
             return [Verdict("fail", "syntax", "there is no program")] * len(tests)
-        judge = self.examiner.judge
-        return [
-            fair(verdict)
-            for verdict in await asyncio.gather(
-                *(judge.tests(code, [test], setup=problem.setup) for test in tests)
-            )
-        ]
+        rule = self.examiner.rule
+        return list(await asyncio.gather(*(rule(problem, code, test) for test in tests)))
 
     def program(self, text: str, problem: Problem) -> str:
         """Terse generators, who know no Python yet, write only what the function returns."""
@@ -174,10 +169,11 @@ class AdversarialTests(Game):
         earlier = "".join(
             f"\n## {name.capitalize()}\n{text}\n" for name, text in shown(stage, said).items()
         )
-        return (
-            f"{problem.prompt}\nThe function is `{problem.signature}`\n"
-            f"For example, this holds: {problem.tests[0].strip()}\n{earlier}\n{stage.instruction}"
-        )
+        # Whoever only asks for a solution may give neither signature nor test.
+        header = f"The function is `{problem.signature}`\n" if problem.signature else ""
+        if problem.tests:
+            header += f"For example, this holds: {problem.tests[0].strip()}\n"
+        return f"{problem.prompt}\n{header}{earlier}\n{stage.instruction}"
 
     def test_prompt(self, problem: Problem) -> str:
         name = function_name(problem.signature)
