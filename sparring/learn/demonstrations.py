@@ -53,10 +53,14 @@ def read_demonstrations(source: str) -> list[Demonstration]:
     ]
 
 
-def to_sample(chat: Chat, shown: Demonstration, policy: str = MAIN) -> Sample:
-    """A demonstration as ids. Only the output is learned from, with the token that ends it."""
+def to_sample(
+    chat: Chat, shown: Demonstration, policy: str = MAIN, *, ended: bool = True
+) -> Sample:
+    """A demonstration as ids. Only the output is learned from, with the token that ends it, unless
+    it was cut off before."""
     messages: list[Message] = [{"role": role, "content": text} for role, text in shown.messages]
     prompt, output = chat.demonstration(messages, shown.output)
+    output = output if ended else output[:-1]
     mask = [0] * len(prompt) + [1] * len(output)
     weights = [shown.weight * m for m in mask]
     return Sample(policy, [*prompt, *output], mask, weights, [0.0] * len(mask))

@@ -18,6 +18,7 @@ from transformers import (
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
 )
+from transformers.utils import logging as logging_of_transformers
 
 from sparring.nearest import nearest
 
@@ -41,6 +42,7 @@ def load_model(
 ) -> tuple[Any, Any]:
     """The base model and tokenizer of `name`, on `device`."""
     torch_dtype = getattr(torch, dtype)
+    logging_of_transformers.disable_progress_bar()  # a bar for each load says nothing
     if name == "nano":
         nano: Any = make_nano(seed)
         return nano.to(device=device, dtype=torch_dtype), nano_tokenizer()

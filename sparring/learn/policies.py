@@ -200,6 +200,12 @@ class LoraPolicies(Policies):
         """The adapter as peft saves it, for people who take it elsewhere."""
         return self._lora, get_peft_model_state_dict(self._peft, adapter_name=_slot(name))
 
+    def merged(self, name: str) -> Any:
+        """The base model with the adapter folded in. It takes the base's place: nothing else can
+        be asked of these policies afterwards."""
+        self.check(name)
+        return self._peft.merge_and_unload(adapter_names=[_slot(name)])
+
     def adopt(self, name: str, state: dict[str, Tensor]) -> None:
         """Weights in peft's own naming."""
         set_peft_model_state_dict(self._peft, state, adapter_name=_slot(name))
