@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("verl", reason="verl is not installed; `make verl` installs it")
 
 import numpy as np
+import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
@@ -24,6 +25,7 @@ from verl.utils.config import validate_config
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 from verl.workers.rollout.replica import TokenOutput
 
+from sparring.credit.group_relative import centred
 from sparring.games import load_game
 from sparring.instances import AGENT, Instance, Source, read_parquet, write_parquet
 from sparring.integrations.verl import GameLoop, compute_score
@@ -264,3 +266,26 @@ def test_a_seat_of_a_game_that_is_not_won_together_has_its_own_row(tmp_path: Pat
     assert [row.seat for row in rows] == ["first", "second"]
     write_parquet(tmp_path / "train.parquet", Source("kuhn", {}), rows, "train")
     assert read_parquet(tmp_path / "train.parquet")[1][0].task == task
+
+
+def test_verls_trainer_compares_the_games_of_a_table_and_both_seats_share_it() -> None:
+    """Four games on one table, two sequences each, under the keys that verl's trainer gives."""
+    from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
+
+    rewards = [1.0, 0.5, 0.5, 0.0]
+    keys = [f"table_{game}_{seat}" for game in range(4) for seat in range(2)]
+    scores = torch.zeros(8, 3)
+    scores[:, 2] = torch.tensor(rewards).repeat_interleave(2)
+    mask = torch.ones(8, 3)
+    data = DataProto.from_single_dict(
+        {
+            "token_level_rewards": scores,
+            "response_mask": mask,
+            "uid": np.array(["table"] * 8, dtype=object),
+        }
+    )
+    found = compute_advantage_for_multi_trajectories(
+        data, keys, "grpo", num_repeat=4, norm_adv_by_std_in_grpo=False
+    )
+    expected = torch.tensor(centred(rewards)).repeat_interleave(2)
+    assert torch.allclose(found.batch["advantages"], expected[:, None] * mask)
