@@ -62,7 +62,7 @@ class EquivalenceTeacher:
 
         made: list[Sample] = []
         for seat, records in self.records.items():
-            if frozen(self.policies[seat]):
+            if frozen(self.policies[seat], self.config):
                 continue
             weights = balanced(records) if self.config.teach.balance else [1.0] * len(records)
             shown = [
@@ -167,6 +167,7 @@ def row_of(episode: Episode, kept: bool) -> Record:
     wanted = (
         *("language", "branch", "function", "p", "q", "input", "proof", "rule", "evidence"),
         *("detail", "difficulty", "target", "successes", "unparseable", "tries"),
+        "crosshair_input",
     )
     told = {key: facts[key] for key in wanted if facts.get(key) is not None}
     return {"id": episode.id, "task": episode.task.id, "status": status, "kept": kept, **told}
@@ -195,6 +196,8 @@ def summary(
             place = {True: 0, False: 1, None: 2}[answer["said"]]
             confusion[episode.facts["branch"]][place] += 1
     refused = Counter(r["kind"] for r in rejections(episodes))
+    searched = [e.facts for e in accepted if "crosshair_input" in e.facts]
+    found = [f for f in searched if f["crosshair_input"] is not None]
     right = confusion["seq"][0] + confusion["sinq"][1]
     asked = sum(map(sum, confusion.values()))
     difficulties = [e.facts["difficulty"] for e in accepted]
@@ -208,6 +211,9 @@ def summary(
         "incidents": sum("incident" in e.facts for e in episodes),
         "rejections": dict(sorted(refused.items())),
         "evidence": dict(sorted(Counter(e.facts["evidence"] for e in accepted).items())),
+        "crosshair_searched": len(searched),
+        "crosshair_found": len(found),
+        "crosshair_shorter": sum(len(f["crosshair_input"]) < len(f["input"]) for f in found),
         "mean_difficulty": fmean(difficulties) if difficulties else None,
         "difficulties": histogram(difficulties),
         "bob_accuracy": right / asked if asked else None,

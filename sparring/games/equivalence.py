@@ -110,6 +110,8 @@ class Equivalence(Game):
         made = await self._propose(p, function, branch, target, table, facts)
         if not made:
             return Outcome(alice=-1, bob=0, facts={**facts, "end": REJECTED})
+        if branch == SINQ and self.language == "python" and self.crosshair_s > 0:
+            facts["crosshair_input"] = await table.judge(self._seek(p, facts["q"], function))
         answers = await self._ask(p, facts["q"], table)
         truth = branch == SEQ
         right = sum(answer is truth for _, answer, _ in answers)
@@ -148,6 +150,16 @@ class Equivalence(Game):
                 return verdict
             self.known[key] = verdict
         return self.known[key]
+
+    async def _seek(self, p: str, q: str, function: str) -> str | None:
+        """What CrossHair finds by itself, to be compared with what Alice found."""
+        from sparring.judge.equivalence_python import PythonChecker
+
+        return (
+            await self.checker.seek(p, q, function)
+            if isinstance(self.checker, PythonChecker)
+            else None
+        )
 
     async def _propose(
         self,

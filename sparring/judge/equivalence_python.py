@@ -155,6 +155,20 @@ class PythonChecker:
             return Verdict("pass", EXHAUSTED, detail)
         return Verdict("pass", NOT_REFUTED, f"{attacked.detail}; {found.detail}")
 
+    async def seek(self, p: str, q: str, function: str) -> str | None:
+        """An input of CrossHair's own finding that tells P and Q apart, if it has one."""
+        if self.crosshair is None:
+            return None
+        try:
+            pair = accept_pair(p, q, function)
+            found = await self.crosshair.search(pair.p, pair.q, function)
+        except (Refused, ToolMissing):
+            return None
+        if found.kind != "counterexample":
+            return None
+        confirmed = await self.diverges(p, q, function, found.detail)
+        return found.detail if confirmed.passed else None
+
     async def _attack(self, pair: Pair) -> Verdict:
         tried = inputs_for(pair.signature, pair.trees, self.inputs, self.seed)
         # Compared is what P answers soon; Q has forty times as long for it.

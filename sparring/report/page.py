@@ -9,7 +9,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from sparring.report.adversary import adversary
 from sparring.report.curves import chart_card, event_title
+from sparring.report.equivalence import equivalence
 from sparring.report.markup import duration, esc, game_name, listing, number
 from sparring.report.metrics import charts
 from sparring.report.replays import replays
@@ -36,6 +38,8 @@ def write_report(run: Path) -> Path:
 def render(run: RunData) -> str:
     parts = [
         ("results", "Results", _results(run)),
+        *([("stages", "Stages", staged)] if (staged := adversary(run)) else []),
+        *([("pairs", "Pairs", judged)] if (judged := equivalence(run)) else []),
         ("curves", "Curves", _curves(run)),
         ("ladder", "Ladder", _ladder(run)),
         ("games", "Games", _games(run)),
