@@ -59,7 +59,7 @@ def train(
         run = of_checkpoint.parent
     again = resume or resume_from is not None
     folder = run or default_folder(config.recipe + ("-smoke" if smoke else ""), again)
-    config = prepare(config, folder, show, resume=resume)
+    config = prepare(config, folder, show, resume=again)
     if config.pipeline == "coherent-math":
         train_in_phases(config, folder, resume)
         return

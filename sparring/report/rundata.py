@@ -31,6 +31,10 @@ class RunData:
     ladder: list[dict[str, Any]] = field(default_factory=list)
     evaluation: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
+    crossplay: dict[str, Any] = field(default_factory=dict)  # of runs with stages
+    bugs: dict[str, Any] = field(default_factory=dict)
+    exams: list[dict[str, Any]] = field(default_factory=list)  # of pairs of programs
+    rounds: list[dict[str, Any]] = field(default_factory=list)  # summaries, in such games
 
 
 def read_run(run: Path) -> RunData:
@@ -48,7 +52,16 @@ def read_run(run: Path) -> RunData:
         ladder=[r for r in ladder if _is_rung(r)] if isinstance(ladder, list) else [],
         evaluation=evaluation if isinstance(evaluation, dict) else {},
         events=list(_json_lines(_text(run / "events.jsonl"))),
+        crossplay=_object(run / "crossplay.json"),
+        bugs=_object(run / "bugs.json"),
+        exams=[_object(path) for path in sorted(run.glob("evaluations/pairs_*.json"))],
+        rounds=sorted(_summaries(run), key=lambda row: int(row["iteration"])),
     )
+
+
+def _summaries(run: Path) -> Iterator[dict[str, Any]]:
+    for path in run.glob("iteration_*/seq_summary.jsonl"):
+        yield from (row for row in _json_lines(_text(path)) if is_number(row.get("iteration")))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -123,6 +136,11 @@ def _json(path: Path) -> Any:
         return json.loads(_text(path))
     except ValueError:
         return None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    found = _json(path)
+    return found if isinstance(found, dict) else {}
 
 
 def _json_lines(text: str) -> Iterator[dict[str, Any]]:
