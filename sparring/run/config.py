@@ -235,7 +235,8 @@ class GuardConfig(Section):
 
 class TrackingConfig(Section):
     tensorboard: bool = True
-    wandb: Literal["auto", "always", "never"] = "auto"  # auto: when WANDB_API_KEY is set
+    wandb: Literal["auto", "always", "never"] = "auto"  # auto: when there is a key
+    trackio: Literal["auto", "always", "never"] = "auto"  # auto: when TRACKIO_SPACE_ID is set
     project: str = "sparring"
 
 

@@ -179,8 +179,8 @@ def needs_network(config: Config, environment: Mapping[str, str]) -> bool:
     names = [config.policy, config.tasks.source, config.evaluate.mbpp.data]
     names += [config.math.gsm8k.data, config.evaluate.pairs.data]
     hub = any(n and "/" in n and "@" not in n and not Path(n).expanduser().exists() for n in names)
-    wandb = config.tracking.wandb != "never" and bool(environment.get("WANDB_API_KEY"))
-    return hub or wandb
+    told = (config.tracking.wandb, "WANDB_API_KEY"), (config.tracking.trackio, "TRACKIO_SPACE_ID")
+    return hub or any(wanted != "never" and environment.get(name) for wanted, name in told)
 
 
 def detect(*, look_for_network: bool = False) -> Machine:

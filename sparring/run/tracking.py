@@ -1,19 +1,23 @@
-"""Who else is told about the metrics: TensorBoard, and Weights & Biases where it is wanted."""
+"""Who else is told about the metrics: TensorBoard, and where they are wanted Weights & Biases and
+trackio; live where that is possible, into a folder of the run otherwise."""
 
 from __future__ import annotations
 
 import logging
+import netrc
 import os
 import secrets
 from importlib import util
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from sparring.run.config import Config, ConfigError
 from sparring.run.rundir import write_whole
 
 log = logging.getLogger(__name__)
 _WAIT_S = 30  # for the W&B server, before the run is recorded offline
+_TRACKIO_PLACES = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")
 
 
 class Tracking:
@@ -21,15 +25,21 @@ class Tracking:
 
     def __init__(self, config: Config, run: Path, first: int) -> None:
         self._board: Any = None
-        self._wandb: Any = None
+        self._others: list[Any] = []  # that log and finish
+        self._send: list[str] = []  # commands that send what was recorded offline
+        wanted = {"wandb": wants_wandb(config.tracking.wandb)}
+        wanted["trackio"] = wants_trackio(config.tracking.trackio)
         if config.tracking.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
             # What a killed life of this run wrote after its last checkpoint is played again.
             again = first + 1 if first else None
             self._board = SummaryWriter(str(run / "tensorboard"), purge_step=again)
-        if wants_wandb(config.tracking.wandb):
-            self._wandb = _start_wandb(config, run)
+        for name, start in (("wandb", _start_wandb), ("trackio", _start_trackio)):
+            if wanted[name]:
+                told, send = start(config, run)
+                self._others.append(told)
+                self._send += [send] if send else []
 
     def log(self, metrics: dict[str, Any]) -> None:
         step = metrics["iteration"]
@@ -37,30 +47,53 @@ class Tracking:
         if self._board is not None:
             for key, value in numbers.items():
                 self._board.add_scalar(key, value, step)
-        if self._wandb is not None:
-            self._wandb.log(numbers, step=step)
+        for told in self._others:
+            told.log(numbers, step=step)
 
     def close(self) -> None:
         """Never the reason a run fails: what it was told is in metrics.jsonl."""
-        closers = [self._board and self._board.close, self._wandb and self._wandb.finish]
-        for close in filter(None, closers):
+        closers = [self._board.close] if self._board is not None else []
+        for close in [*closers, *(told.finish for told in self._others)]:
             try:
                 close()
             except Exception as error:
                 log.warning("tracking could not be closed: %s", error)
+        for command in self._send:
+            log.info("recorded offline; to send it: %s", command)
 
 
 def wants_wandb(setting: str) -> bool:
-    """`auto` follows the key in the environment; `always` without a key records offline."""
-    installed = util.find_spec("wandb") is not None
+    """`auto` follows the key; `always` without a key records offline."""
+    return _wanted("wandb", setting, has_wandb_key())
+
+
+def wants_trackio(setting: str) -> bool:
+    """`auto` follows the Space or server that the environment names; `always` without one records
+    into a folder of the run."""
+    return _wanted("trackio", setting, any(map(os.environ.get, _TRACKIO_PLACES)))
+
+
+def _wanted(module: str, setting: str, has_place: bool) -> bool:
+    installed = util.find_spec(module) is not None
     if setting == "always" and not installed:
-        raise ConfigError("tracking.wandb is `always` but wandb is missing: pip install wandb")
-    return setting == "always" or (
-        setting == "auto" and installed and bool(os.environ.get("WANDB_API_KEY"))
-    )
+        raise ConfigError(
+            f"tracking.{module} is `always` but {module} is missing: pip install {module}"
+        )
+    return setting == "always" or (setting == "auto" and installed and has_place)
 
 
-def _start_wandb(config: Config, run: Path) -> Any:
+def has_wandb_key() -> bool:
+    """In the environment, or where `wandb login` put it."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    server = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").hostname or ""
+    try:
+        return netrc.netrc().authenticators(server) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def _start_wandb(config: Config, run: Path) -> tuple[Any, str]:
     import wandb
 
     plan: dict[str, Any] = {
@@ -72,14 +105,36 @@ def _start_wandb(config: Config, run: Path) -> Any:
         "resume": "allow",
         "settings": wandb.Settings(silent=True, init_timeout=_WAIT_S),
     }
-    if os.environ.get("WANDB_API_KEY"):
+    if has_wandb_key() and os.environ.get("WANDB_MODE") != "offline":
         try:
-            return wandb.init(mode="online", **plan)
+            return wandb.init(mode="online", **plan), ""
         except wandb.Error as error:
             log.warning("W&B cannot be reached: %s", error)
             wandb.teardown()  # or the id would still be taken
-    log.info("recording for W&B offline into %s; `wandb sync` sends it", run / "wandb")
-    return wandb.init(mode="offline", **plan)
+    return wandb.init(mode="offline", **plan), f"wandb sync {run / 'wandb'}/offline-run-*"
+
+
+def _start_trackio(config: Config, run: Path) -> tuple[Any, str]:
+    places = {name: os.environ.get(name) for name in _TRACKIO_PLACES}
+    live = any(places.values()) and os.environ.get("HF_HUB_OFFLINE") != "1"
+    if not live:
+        os.environ["TRACKIO_DIR"] = str((run / "trackio").resolve())  # read when it is imported
+        for name in places:
+            os.environ.pop(name, None)
+    import trackio
+
+    told = trackio.init(
+        project=config.tracking.project,
+        name=run.name,
+        config=config.model_dump(mode="json"),
+        resume="allow",
+        embed=False,
+        auto_log_gpu=False,
+        auto_log_cpu=False,
+    )
+    space = places[_TRACKIO_PLACES[0]] or "USER/SPACE"
+    sync = f"trackio sync --project {config.tracking.project} --space-id {space}"
+    return told, "" if live else f"TRACKIO_DIR={run / 'trackio'} {sync}"
 
 
 def _wandb_id(run: Path) -> str:
