@@ -222,14 +222,9 @@ def summary(
 
 
 def _metrics(found: dict[str, Any]) -> dict[str, float]:
+    """The numbers of a summary; its tables stay in its file, where the report finds them."""
     plain = {k: float(v) for k, v in found.items() if isinstance(v, int | float)}
-    told = {f"equivalence/{key}": value for key, value in plain.items()}
-    for branch, counts in found["confusion"].items():
-        for word, count in zip(("yes", "no", "neither"), counts, strict=True):
-            told[f"equivalence/confusion/{branch}/{word}"] = float(count)
-    for place, count in enumerate(found["difficulties"]):
-        told[f"equivalence/difficulty/{place}"] = float(count)
-    return told
+    return {f"equivalence/{key}": value for key, value in plain.items()}
 
 
 def write_lines(path: Path, rows: Iterable[Record]) -> None:

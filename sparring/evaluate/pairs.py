@@ -14,9 +14,7 @@ from sparring.tasks import load_tasks
 from sparring.types import MAIN, Request, Sampling, derive
 
 if TYPE_CHECKING:
-    from sparring.engines.transformers import TransformersEngine
-
-SAID = ("yes", "no", "neither")
+    from sparring.engines import OwnEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def load_pairs(source: str, language: str, limit: int | None = None) -> list[Kno
 
 async def examine(
     pairs: Sequence[Known],
-    engine: TransformersEngine,
+    engine: OwnEngine,
     policy: str,
     style: str,
     *,
@@ -83,7 +81,7 @@ async def examine(
 
 
 def score(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The confusion matrix and what it comes to."""
+    """The confusion matrix, by truth and by yes, no and neither, and what it comes to."""
     confusion = {"equivalent": [0, 0, 0], "inequivalent": [0, 0, 0]}
     for answer in answers:
         truth = "equivalent" if answer["equivalent"] else "inequivalent"
@@ -97,7 +95,7 @@ def score(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 async def examine_run(
-    config: Config, engine: TransformersEngine, run: Path, iteration: int
+    config: Config, engine: OwnEngine, run: Path, iteration: int
 ) -> dict[str, float]:
     """Before training, every so often and after it, where the config asks for it."""
     from sparring.evaluate.mbpp import write_details
@@ -121,8 +119,4 @@ async def examine_run(
     found = score(answers)
     told = {"iteration": iteration, "data": wanted.data, **found}
     write_details(run / "evaluations" / f"pairs_{iteration:06d}.json", told, answers)
-    metrics = {"pairs_eval/accuracy": found["accuracy"], "pairs_eval/pairs": found["pairs"]}
-    for truth, counts in found["confusion"].items():
-        for word, count in zip(SAID, counts, strict=True):
-            metrics[f"pairs_eval/{truth}/{word}"] = count
-    return metrics
+    return {"pairs_eval/accuracy": found["accuracy"], "pairs_eval/pairs": found["pairs"]}

@@ -7,52 +7,51 @@ from typing import Any
 from sparring.report.markup import esc, number
 from sparring.report.rundata import RunData, is_number
 
-TRUTHS = ("equivalent", "inequivalent")
 SAID = ("yes", "no", "neither")
-BINS = 10
+EMPTY = "–"
 
 
 def equivalence(run: RunData) -> str:
     """Nothing, where the game was not played."""
-    exams = [line for line in run.lines if is_number(line.get("pairs_eval/accuracy"))]
-    rounds = [line for line in run.lines if is_number(line.get("equivalence/games"))]
-    return (_exams(exams) if exams else "") + (_rounds(rounds) if rounds else "")
+    exams = [exam for exam in run.exams if is_number(exam.get("accuracy"))]
+    return (_exams(exams) if exams else "") + (_rounds(run.rounds) if run.rounds else "")
 
 
-def _exams(lines: list[dict[str, Any]]) -> str:
-    heads = ["After round", "Right"]
-    heads += [f"{truth}: {said}" for truth in TRUTHS for said in SAID]
-    rows = []
-    for line in lines:
-        cells = [_round(line), number(line["pairs_eval/accuracy"], percent=True)]
-        cells += [_count(line, f"pairs_eval/{truth}/{said}") for truth in TRUTHS for said in SAID]
-        rows.append(cells)
+def _exams(exams: list[dict[str, Any]]) -> str:
+    truths = ("equivalent", "inequivalent")
+    heads = ["After round", "Right", *(f"{truth}: {said}" for truth in truths for said in SAID)]
+    rows = [
+        [_round(exam), _share(exam, "accuracy"), *_confusion(exam, truths)]
+        for exam in sorted(exams, key=lambda exam: exam.get("iteration", 0))
+    ]
     note = (
-        f"{_count(lines[-1], 'pairs_eval/pairs')} pairs that no training saw, each in both orders, "
-        "by truth and by what Bob said of them."
+        f"{_count(exams[-1], 'pairs')} pairs that no training saw, each in both orders, by truth "
+        "and by what Bob said of them."
     )
     return _card("Bob on held-out pairs", note, heads, rows)
 
 
-def _rounds(lines: list[dict[str, Any]]) -> str:
+def _rounds(rounds: list[dict[str, Any]]) -> str:
     heads = ["Round", "Games", "Accepted", "Kept", "Incidents", "Bob right", "Mean difficulty"]
     heads += ["Difficulty, 0 to 10", "CrossHair found too"]
     heads += [f"{branch}: {said}" for branch in ("SEQ", "SINQ") for said in SAID]
     rows = []
-    for line in lines:
-        cells = [_round(line)]
-        cells += [_count(line, f"equivalence/{key}") for key in ("games", "accepted", "kept")]
-        cells.append(_count(line, "equivalence/incidents"))
-        accuracy = line.get("equivalence/bob_accuracy")
-        cells.append(number(accuracy, percent=True) if is_number(accuracy) else "–")
-        cells.append(_count(line, "equivalence/mean_difficulty"))
-        cells.append(_bars([line.get(f"equivalence/difficulty/{i}", 0) for i in range(BINS)]))
-        searched = line.get("equivalence/crosshair_searched")
-        found = _count(line, "equivalence/crosshair_found")
-        cells.append(f"{found} of {number(searched)}" if searched else "–")
-        for branch in ("seq", "sinq"):
-            cells += [_count(line, f"equivalence/confusion/{branch}/{said}") for said in SAID]
-        rows.append(cells)
+    for found in rounds:
+        counted = ("games", "accepted", "kept", "incidents")
+        searched = found.get("crosshair_searched")
+        rows.append(
+            [
+                _round(found),
+                *(_count(found, key) for key in counted),
+                _share(found, "bob_accuracy"),
+                _count(found, "mean_difficulty"),
+                _bars(found.get("difficulties")),
+                f"{_count(found, 'crosshair_found')} of {searched:g}"
+                if is_number(searched) and searched
+                else EMPTY,
+                *_confusion(found, ("seq", "sinq")),
+            ]
+        )
     note = (
         "SEQ pairs are equivalent, SINQ pairs are not; the last columns count Bob's single "
         "judgements. CrossHair is asked for an input of its own where Alice has shown one."
@@ -60,25 +59,43 @@ def _rounds(lines: list[dict[str, Any]]) -> str:
     return _card("What was played", note, heads, rows)
 
 
-def _round(line: dict[str, Any]) -> str:
-    return "none" if line["iteration"] == 0 else esc(line["iteration"])
+def _round(row: dict[str, Any]) -> str:
+    return "none" if row.get("iteration") == 0 else esc(row.get("iteration"))
 
 
-def _count(line: dict[str, Any], key: str) -> str:
-    value = line.get(key)
-    return number(value) if is_number(value) else "–"
+def _count(row: dict[str, Any], key: str) -> str:
+    value = row.get(key)
+    return number(value) if is_number(value) else EMPTY
 
 
-def _bars(counts: list[float]) -> str:
+def _share(row: dict[str, Any], key: str) -> str:
+    value = row.get(key)
+    return number(value, percent=True) if is_number(value) else EMPTY
+
+
+def _confusion(row: dict[str, Any], truths: tuple[str, ...]) -> list[str]:
+    table = row.get("confusion")
+    counts = [table.get(truth) if isinstance(table, dict) else None for truth in truths]
+    return [
+        number(of_truth[i]) if isinstance(of_truth, list) and len(of_truth) == len(SAID) else EMPTY
+        for of_truth in counts
+        for i in range(len(SAID))
+    ]
+
+
+def _bars(counts: Any) -> str:
     """A histogram small enough for a cell."""
-    most = max(*counts, 1)
+    if not isinstance(counts, list) or not all(map(is_number, counts)):
+        return EMPTY
+    most = max([*counts, 1])
+    heights = [round(24 * count / most, 1) for count in counts]
     bars = "".join(
-        f'<rect x="{7 * i}" y="{24 - round(24 * count / most, 1)}" width="6" '
-        f'height="{round(24 * count / most, 1)}"><title>{i} to {i + 1}: {number(count)}</title>'
-        "</rect>"
-        for i, count in enumerate(counts)
+        f'<rect x="{7 * i}" y="{24 - height}" width="6" height="{height}">'
+        f"<title>{i} to {i + 1}: {number(count)}</title></rect>"
+        for i, (height, count) in enumerate(zip(heights, counts, strict=True))
     )
-    return f'<svg width="{7 * BINS}" height="24" fill="currentColor" role="img">{bars}</svg>'
+    width = 7 * len(counts)
+    return f'<svg width="{width}" height="24" fill="currentColor" role="img">{bars}</svg>'
 
 
 def _card(title: str, note: str, heads: list[str], rows: list[list[str]]) -> str:
