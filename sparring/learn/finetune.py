@@ -11,18 +11,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
-
 from sparring.engines.chat import Chat
 from sparring.learn.batches import members
 from sparring.learn.demonstrations import Demonstration, to_samples
 from sparring.learn.device import choose_device, fast_allocations
+from sparring.learn.export import export_policy
 from sparring.learn.learner import Learner
 from sparring.learn.models import ModelMissing
 from sparring.learn.policies import LoraPolicies, Policies, load_policies
 from sparring.run import checkpoint
 from sparring.run.config import Config, ConfigError, make_config
-from sparring.run.policy import ADAPTER_WEIGHTS, find_trained
+from sparring.run.policy import find_trained
 from sparring.run.rundir import RunDir, append, write_whole
 from sparring.types import MAIN, Lesson
 
@@ -138,16 +137,6 @@ def make_learner(config: Config, name: str, start: str | None) -> Learner:
     return Learner(policies, [name], config.learn, seed=config.seed)
 
 
-def complete(path: Path, config: Config, told: dict[str, Any]) -> bool:
-    """Whether a folder holds all epochs of this config on these lessons."""
-    if not (path / "config.yaml").is_file() or not (path / LESSONS).is_file():
-        return False
-    run = RunDir.existing(path)
-    same = run.config() == config and json.loads((path / LESSONS).read_text()) == told
-    last = checkpoint.steps(run.checkpoints)[-1:] if run.checkpoints.is_dir() else []
-    return same and last == [config.iterations] and (path / "adapter").is_dir()
-
-
 def digest(records: Any) -> str:
     return hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()
 
@@ -182,12 +171,5 @@ def _save(run: RunDir, learner: Learner, epoch: int) -> None:
 
 def export_adapter(policies: Policies, name: str, config: Config, folder: Path) -> None:
     """The adapter in peft's own form, for whoever takes it elsewhere; full weights have none."""
-    folder.mkdir(exist_ok=True)
     if isinstance(policies, LoraPolicies):
-        lora, state = policies.adapter(name)
-        lora.base_model_name_or_path = config.policy
-        lora.save_pretrained(str(folder))
-        whole = {key: value.detach().cpu().contiguous() for key, value in state.items()}
-        unfinished = folder / f".{ADAPTER_WEIGHTS}.unfinished"
-        save_file(whole, unfinished, metadata={"format": "pt"})
-        unfinished.replace(folder / ADAPTER_WEIGHTS)
+        export_policy(policies, name, config.policy, folder)
