@@ -28,6 +28,12 @@ def finish(path: Path) -> Path:
         asyncio.run(_closing_evaluation(run))
     if config.ladder:
         asyncio.run(_ladder(run))
+    if run.config().schedule.enabled:
+        from sparring.evaluate.crossplay import count_bugs, crossplay
+
+        count_bugs(run)
+        if config.ladder:
+            asyncio.run(crossplay(run, config.ladder))
     return write_report(path)
 
 
