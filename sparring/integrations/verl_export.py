@@ -243,7 +243,8 @@ def _launch() -> str:
     return """#!/usr/bin/env bash
 # Trains with verl on this folder. Any key of verl's config can be set behind the command:
 #   ./launch.sh trainer.n_gpus_per_node=8 actor_rollout_ref.rollout.tensor_model_parallel_size=2
-# Wanted in the environment that runs it: pip install 'verl[vllm]' and sparring.
+# Wanted where it runs: pip install 'verl[vllm]' scipy && pip install --no-deps sparring (verl and
+# sparring hold transformers to different versions; inside verl, sparring needs none of its own).
 set -euo pipefail
 SPARRING_EXPORT="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export SPARRING_EXPORT
