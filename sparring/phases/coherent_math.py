@@ -231,9 +231,8 @@ def evaluation(
 
 def run_all(config: Config, path: Path, *, resume: bool = False, say: Say = quiet) -> Path:
     """All phases into one folder. What is there and would come out the same is not made again."""
+    refuse_shared(training_problems(config), held_out_problems(config))
     _open(config, path, resume)
-    train, test = training_problems(config), held_out_problems(config)
-    refuse_shared(train, test)
     merged = str(path / "sft" / "merged")
     steps: dict[str, Callable[[], Facts]] = {
         "eval_base": lambda: evaluation(

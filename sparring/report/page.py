@@ -14,6 +14,7 @@ from sparring.report.curves import chart_card, event_title
 from sparring.report.equivalence import equivalence
 from sparring.report.markup import duration, esc, game_name, listing, number
 from sparring.report.metrics import charts
+from sparring.report.phases import phase_sections, phase_tiles, read_phases
 from sparring.report.replays import replays
 from sparring.report.results import headlines, ladder_figure, results_table, tiles
 from sparring.report.rundata import RunData, is_number, read_run, series
@@ -29,7 +30,9 @@ LOGO = (
 def write_report(run: Path) -> Path:
     """Write RUN/report.html and return its path. A reader never finds half of one."""
     path = Path(run) / "report.html"
-    text = render(read_run(Path(run)))
+    phases = read_phases(Path(run))
+    found = read_run(Path(run))
+    text = render_phases(found, phases, Path(run)) if phases else render(found)
     # A model may say half a surrogate pair, which no file can hold.
     write_whole(path, text.encode("utf-8", "replace"))
     return path
@@ -46,6 +49,10 @@ def render(run: RunData) -> str:
         ("events", "Events", _events(run)),
         ("config", "Config", _config(run)),
     ]
+    return _page(run, _header(run), parts)
+
+
+def _page(run: RunData, header: str, parts: list[tuple[str, str, str]]) -> str:
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in parts)
     sections = "".join(
         f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, title, body in parts
@@ -53,9 +60,20 @@ def render(run: RunData) -> str:
     body = (
         f'<nav class="top"><div><a class="brand" href="#top">{LOGO}Sparring</a>'
         f'<span class="links">{links}</span></div></nav>'
-        f'<main id="top">{_header(run)}{sections}</main>{_footer(run)}'
+        f'<main id="top">{header}{sections}</main>{_footer(run)}'
     )
     return _document(title=f"{_title(run)} · Sparring", body=body)
+
+
+def render_phases(run: RunData, phases: dict[str, Any], path: Path) -> str:
+    """The report of a run that goes in phases instead of iterations."""
+    parts = [*phase_sections(phases, path), ("config", "Config", _config(run))]
+    lead = f"{run.config.get('policy') or 'A policy'}: fine-tuned, sampled, preferred, measured."
+    header = (
+        f'<header class="hero"><p class="eyebrow">Training report</p><h1>{esc(_title(run))}</h1>'
+        f'<p class="lead">{esc(lead)}</p>{phase_tiles(phases)}</header>'
+    )
+    return _page(run, header, parts)
 
 
 def _document(title: str, body: str) -> str:

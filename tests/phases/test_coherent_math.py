@@ -1,0 +1,148 @@
+"""The recipe coherent-math, whole and small: five phases, what is skipped, what survives a kill."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from lives import Life, Moment, sparring
+
+from sparring.phases.coherent_math import comparisons
+from sparring.run.rundir import read_lines
+
+PHASES = ("eval_base", "sft", "eval_sft", "rollouts", "preferences", "dpo", "eval_dpo")
+
+
+def train(run: Path, *more: object, die_at: Moment | None = None) -> Life:
+    words = ("train", "coherent-math", "--smoke", "--run", run.name)
+    return sparring(*words, *more, cwd=run.parent, die_at=die_at)
+
+
+def timeless(run: Path) -> dict:
+    """What the phases found, less what the clock had to say."""
+    found = json.loads((run / "phases.json").read_text())
+    clock = ("seconds", "tokens_per_s", "made", "skipped")
+    return {
+        name: {k: v for k, v in facts.items() if k not in clock} for name, facts in found.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Life]:
+    run = tmp_path_factory.mktemp("math") / "run"
+    return run, train(run)
+
+
+def test_all_five_phases_leave_what_they_made(unbroken: tuple[Path, Life]):
+    run, life = unbroken
+    assert life.code == 0, life.err
+    found = json.loads((run / "phases.json").read_text())
+    assert [*found] == [*PHASES, "comparisons"]
+    assert found["sft"]["loss"][-1] < found["sft"]["loss"][0]
+    assert found["rollouts"]["trajectories"] == 4 * 11 and found["rollouts"]["void"] == 0
+    assert 0 <= found["rollouts"]["s_wm"] <= 1 and len(found["rollouts"]["arms"]) == 11
+    assert found["preferences"]["pairs"] > 0
+    assert found["dpo"]["loss"][-1] < found["dpo"]["loss"][0]
+    assert found["eval_dpo"]["problems"] == 8 and "interval_95" in found["eval_dpo"]
+    assert found["comparisons"] == comparisons(run) and len(found["comparisons"]) == 3
+    lines = list(read_lines(run / "rollouts.jsonl"))
+    assert [line["id"] for line in lines] == ["1-1", "1-2", "1-3", "1-4"]
+    for pair in read_lines(run / "preferences.jsonl"):
+        assert {"question", "chosen", "rejected", "pair_type", "chosen_s_wm"} <= set(pair)
+    page = (run / "report.html").read_text()
+    assert "Preferences" in page and "coherent-math" in page
+    assert life.out.splitlines()[-1] == str((run / "report.html").resolve())
+
+
+def test_nothing_is_made_twice_and_a_change_makes_only_what_hangs_on_it(
+    unbroken: tuple[Path, Life],
+):
+    run, _ = unbroken
+    assert train(run).code == 2  # a run that is there is gone on with only when asked
+    life = train(run, "--resume")
+    assert life.code == 0 and life.out.count("(as it was)") == len(PHASES), life.out
+    life = train(run, "--resume", "math.preferences.correctness=3")
+    assert life.code == 0, life.err
+    made = [line.split(" ")[0] for line in life.out.splitlines() if " s): " in line]
+    assert made == ["preferences", "dpo", "eval_dpo"]
+
+
+def test_a_pipeline_that_died_often_equals_one_that_did_not(
+    tmp_path: Path, unbroken: tuple[Path, Life]
+):
+    whole, run = unbroken[0], tmp_path / "run"
+    few = ("math.preferences.correctness=3",)  # as the run before was left
+    for moment in (
+        Moment(".step_000007.unfinished/"),  # in an epoch of the fine-tuning
+        Moment(".rollouts.jsonl.unfinished", 8),  # in a chunk of rollouts
+        Moment("dpo.unfinished/checkpoints/.step_000002.unfinished"),
+        Moment(".dpo.jsonl.unfinished"),
+    ):
+        life = train(run, *few, "--resume", die_at=moment)
+        assert life.code == -signal.SIGKILL, f"{moment}: {life.out}{life.err}"
+    life = train(run, *few, "--resume")
+    assert life.code == 0, life.err
+    if len(list(read_lines(whole / "preferences.jsonl"))) != len(
+        list(read_lines(run / "preferences.jsonl"))
+    ):
+        train(whole, *few, "--resume")
+    assert timeless(run) == timeless(whole)
+    for name in ("rollouts.jsonl", "preferences.jsonl", "eval/dpo.jsonl"):
+        assert (run / name).read_text() == (whole / name).read_text()
+    manifest = "dpo/checkpoints/step_000003/manifest.json"
+    assert (run / manifest).read_text() == (whole / manifest).read_text()
+
+
+def test_each_phase_is_a_command(tmp_path: Path, unbroken: tuple[Path, Life]):
+    run, _ = unbroken
+    rollouts, merged = run / "rollouts.jsonl", run / "sft" / "merged"
+    words = ("math", "preferences", "--smoke", "--json", "--rollouts", rollouts, "--out", "p.jsonl")
+    for skipped in (False, True):
+        life = sparring(*words, cwd=tmp_path)
+        assert life.code == 0 and json.loads(life.out)["skipped"] is skipped, life.err
+    life = sparring(*words, "math.preferences.coherence=0", cwd=tmp_path)
+    assert life.code == 2 and "not made from this" in life.err
+    words = ("math", "rollouts", "--smoke", "--json", "--policy", merged, "--out", "r.jsonl")
+    life = sparring(*words, "math.rollouts.questions=1", cwd=tmp_path)
+    assert life.code == 0 and json.loads(life.out)["questions"] == 1, life.err
+    words = ("math", "eval", "--smoke", "--policy", run / "dpo", "--out", "e.jsonl")
+    life = sparring(*words, "math.gsm8k.problems=2", cwd=tmp_path)
+    assert life.code == 0 and len((tmp_path / "e.jsonl").read_text().splitlines()) == 2, life.err
+
+
+def test_bad_input_is_named_and_leaves_earlier_outputs_alone(
+    tmp_path: Path, unbroken: tuple[Path, Life]
+):
+    run, _ = unbroken
+    before = (run / "preferences.jsonl").read_bytes()
+    bad, empty = tmp_path / "bad.jsonl", tmp_path / "empty.jsonl"
+    bad.write_text('{"question": "How many?", "answer": "seven"}\n')
+    empty.write_text("")
+    for words, said in (
+        ((f"tasks.source={bad}",), "has no ####"),
+        ((f"math.gsm8k.data={bad}",), "has no ####"),
+        (("games.coherent_math.arms=[wolfram_0]",), "two arms or more"),
+        (("math.gsm8k.data=shipped:python",), "no word problem"),
+    ):
+        life = train(run, "--resume", *words)
+        assert life.code == 2 and said in life.err, life.err
+    for phase, said in (
+        (("preferences", "--rollouts", empty, "--out", "p.jsonl"), "is empty"),
+        (("dpo", "--model", "nano", "--preferences", empty, "--out", "d"), "no valid pair"),
+        (("sft", "--out", "s", f"tasks.source={bad}"), "has no ####"),
+    ):
+        life = sparring("math", *phase, "--smoke", cwd=tmp_path)
+        assert life.code == 2 and said in life.err, life.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.jsonl", "empty.jsonl"]
+    assert (run / "preferences.jsonl").read_bytes() == before
+
+
+def test_what_is_tested_on_is_not_trained_on(tmp_path: Path):
+    shared = tmp_path / "shared.jsonl"
+    shared.write_text('{"question": "How many?", "answer": "#### 7"}\n')
+    run = tmp_path / "run"
+    life = train(run, f"tasks.source={shared}", f"math.gsm8k.data={shared}")
+    assert life.code == 2 and "1 questions of the evaluation" in life.err
+    assert not run.exists()
