@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from sparring.collect import Job, collect
 from sparring.game import Game, Speak
+from sparring.games.matching import MatchingGame
+from sparring.games.matching_tables import bounds
 from sparring.types import Episode, Sampling, derive
 
+SIZES = (2, 3, 4, 8)  # of the tables that a closing evaluation looks at
 TOLD = ("private", "mentioned", "correct", "new", "used")
 
 
@@ -53,3 +57,33 @@ def matching_measures(episodes: Sequence[Episode]) -> dict[str, float]:
     }
     found |= {f"bound_{k}": fmean(f["bounds"][k] for f in facts) for k in facts[0]["bounds"]}
     return found | {f"cells_{key}": fmean(f["told"][key] for f in facts) for key in TOLD}
+
+
+async def by_size(
+    name: str,
+    game: MatchingGame,
+    speak: Speak,
+    policy: str,
+    games: int,
+    *,
+    seed: int = 0,
+    temperature: float = 0.0,
+) -> dict[str, dict[str, float]]:
+    """A policy's measures at several sizes of table. Where its style has no words for a size,
+    only the bounds are known."""
+    found = {}
+    for size in sorted({*SIZES, game.size}):
+        try:
+            sized = replace(game, size=size)
+        except ValueError:  # the terse form ends at 3
+            tables = [
+                replace(game, style="short", size=size).task(derive(seed, i)) for i in range(games)
+            ]
+            every = [bounds(task.data) for task in tables]
+            found[str(size)] = {f"bound_{k}": fmean(b[k] for b in every) for k in every[0]}
+            continue
+        played = await with_itself(
+            name, sized, speak, policy, games, seed=derive(seed, size), temperature=temperature
+        )
+        found[str(size)] = matching_measures(played)
+    return found
