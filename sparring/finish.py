@@ -18,6 +18,7 @@ from sparring.types import derive, episode_to_json
 UNTRAINED = "untrained"
 _SHOWN = 12  # evaluation games kept for the report, per opponent
 _RUNGS = 6  # checkpoints on the ladder
+_SIZED = 48  # games of a matching at each size of table
 
 
 def finish(path: Path) -> Path:
@@ -40,6 +41,8 @@ def finish(path: Path) -> Path:
 async def _closing_evaluation(run: RunDir) -> None:
     """The last weights and the first ones, over the same games."""
     from sparring.evaluate.standard import evaluate
+    from sparring.evaluate.together import by_size
+    from sparring.games.matching import MatchingGame
 
     config = run.config()
     games = {n: g for n, g in make_games(config.games).items() if g.zero_sum or g.cooperative}
@@ -54,6 +57,12 @@ async def _closing_evaluation(run: RunDir) -> None:
     }
     trained, episodes = await evaluate(games, engine, policy=name, **plan)
     untrained, _ = await evaluate(games, engine, policy=UNTRAINED, **plan)
+    for policy, results in ((name, trained), (UNTRAINED, untrained)):
+        for game, result in results.items():
+            if isinstance(games[game], MatchingGame):
+                small = {**plan, "games": min(_SIZED, plan["count"])}
+                del small["count"]
+                result["by_size"] = await by_size(game, games[game], engine.act, policy, **small)
     found = {**trained, UNTRAINED: untrained}
     write_whole(run.path / "evaluation.json", json.dumps(found, indent=1).encode())
     shown = [e for i, e in enumerate(episodes) if i % config.evaluate.final < _SHOWN]

@@ -10,6 +10,7 @@ GAME_NAMES = {
     "tictactoe": "Tic-tac-toe",
     "kuhn": "Kuhn poker",
     "negotiation": "Negotiation",
+    "matching": "Matching",
     "mbpp": "MBPP",
     "humaneval": "HumanEval",
     "gsm8k": "GSM8K",

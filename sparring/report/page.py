@@ -18,6 +18,7 @@ from sparring.report.phases import phase_sections, phase_tiles, read_phases
 from sparring.report.replays import replays
 from sparring.report.results import headlines, ladder_figure, results_table, tiles
 from sparring.report.rundata import RunData, is_number, read_run, series
+from sparring.report.together import matching_cards
 from sparring.run.rundir import write_whole
 
 HERE = Path(__file__).parent
@@ -148,7 +149,7 @@ def _clock(run: RunData) -> str:
 
 
 def _results(run: RunData) -> str:
-    table = results_table(run.evaluation)
+    table = results_table(run.evaluation) + matching_cards(run.evaluation)
     if not table:
         return '<p class="empty">There is no final evaluation of this run.</p>'
     return f'<p class="intro">The policy as it was, and as it is now.</p>{table}'

@@ -14,8 +14,9 @@ from sparring.report.rundata import is_number
 T = TypeVar("T")
 UNTRAINED = "untrained"
 MOST_HEADLINES = 4
-HEADS = ("regret", "exploitability", "surplus")  # the exact measures worth a headline
-FALLING = ("regret", "exploitability", "value_gap", "illegal_mass", "invalid")  # lower is better
+HEADS = ("regret", "exploitability", "surplus", "score", "agreement")  # the exact measures worth a headline
+# lower is better
+FALLING = ("regret", "exploitability", "value_gap", "illegal_mass", "invalid", "error_rate")
 
 
 @dataclass(frozen=True)
