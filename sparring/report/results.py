@@ -14,7 +14,8 @@ from sparring.report.rundata import is_number
 T = TypeVar("T")
 UNTRAINED = "untrained"
 MOST_HEADLINES = 4
-HEADS = ("regret", "exploitability", "surplus", "score", "agreement")  # the exact measures worth a headline
+# the exact measures worth a headline
+HEADS = ("regret", "exploitability", "surplus", "score", "agreement")
 # lower is better
 FALLING = ("regret", "exploitability", "value_gap", "illegal_mass", "invalid", "error_rate")
 
