@@ -43,6 +43,7 @@ class Player:
         self.seat, self.policy, self.trainable = seat, policy, trainable
         self._table = table
         self._last: Turn | None = None
+        self._history: list[Message] = []
 
     async def act(
         self,
@@ -67,7 +68,7 @@ class Player:
     def fork(self) -> Player:
         """The same player at the same point of its conversation, to be asked independently."""
         twin = Player(self.seat, self.policy, self.trainable, self._table)
-        twin._last = self._last
+        twin._last, twin._history = self._last, self._history
         return twin
 
     async def _speak(
@@ -78,8 +79,10 @@ class Player:
         sampling: dict[str, Any],
         stage: str = "",
     ) -> Turn:
-        turn = await self._table.speak(self, messages, previous, view, sampling, stage)
+        history = self._history if previous is not None else []
+        turn = await self._table.speak(self, messages, previous, history, view, sampling, stage)
         self._last = turn
+        self._history = [*history, *messages, {"role": "assistant", "content": turn.text}]
         return turn
 
 
@@ -130,6 +133,7 @@ class Table:
         player: Player,
         messages: list[Message],
         previous: Turn | None,
+        history: list[Message],
         view: View | None,
         sampling: dict[str, Any],
         stage: str = "",
@@ -144,6 +148,7 @@ class Table:
             seed=derive(self.seed, number),
             order=(self._order, number),
             previous=previous,
+            history=history,
             view=view,
         )
         turn = await self._speak(request)

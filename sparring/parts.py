@@ -21,7 +21,7 @@ from sparring.teach import Teacher, make_teacher
 from sparring.types import Task
 
 if TYPE_CHECKING:
-    from sparring.engines.transformers import TransformersEngine
+    from sparring.engines.players import Players
     from sparring.learn.learner import Learner
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Parts:
     config: Config
     games: dict[str, Game]
     learner: Learner
-    engine: TransformersEngine
+    engine: Players
     credit: Credit | Gae
     teacher: Teacher
     opponents: Opponents
@@ -79,10 +79,12 @@ class Parts:
         self.teacher.load(state["teacher"])
         self.guard.load(state["guard"])
         self.learner.lr_scale = state["lr_scale"]
+        self.engine.publish()
 
 
 def build(config: Config) -> Parts:
     """Load the model and put the parts together."""
+    from sparring.engines.players import Players
     from sparring.engines.transformers import TransformersEngine
     from sparring.learn.device import choose_device, fast_allocations
     from sparring.learn.learner import Learner
@@ -94,6 +96,7 @@ def build(config: Config) -> Parts:
     needs.need_jail(config, games.values())
     tasks = needs.tasks_of(config, games)
     needs.need_mbpp(config)
+    servers = needs.seat_servers(config)
     fast_allocations()
     device, dtype = choose_device(
         config.engine.device, config.engine.dtype, config.learn.weights
@@ -122,7 +125,7 @@ def build(config: Config) -> Parts:
         config,
         games,
         learner,
-        engine,
+        Players(engine, servers),
         credit,
         make_teacher(config, credit, engine.chat),
         Opponents(config.opponents, config.players),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ from sparring.tasks import draw
 from sparring.types import Sampling, Task, derive
 
 Progress = Callable[[dict[str, Any]], None]
+log = logging.getLogger(__name__)
 
 
 def train(
@@ -41,6 +43,9 @@ def train(
     parts = build(config)  # before the folder: a model that cannot be had leaves nothing behind
     run = RunDir.open(path, config, resume=resume or resume_at is not None)
     first = resume_from(run, parts, resume_at)
+    for notice in parts.engine.notices():
+        log.warning(notice)
+        run.event(first, "not_trainable", notice)
     tracking = Tracking(config, run.path, first)
     try:
         asyncio.run(_play(run, parts, tracking, first, progress or (lambda metrics: None)))
@@ -59,7 +64,10 @@ async def _play(
             if before:
                 append(run.metrics, {"iteration": 0, **before})
                 tracking.log({"iteration": 0, **before})
-        await _loop(run, parts, tracking, first, progress)
+        try:
+            await _loop(run, parts, tracking, first, progress)
+        finally:
+            await parts.engine.close()
 
 
 async def _loop(
@@ -78,14 +86,15 @@ async def _loop(
             outside=parts.engine.outside,
         )
         collected = time.perf_counter()
-        lessons, told = parts.teacher.lessons(episodes, iteration, run.path)
-        stats = parts.learner.fit(lessons, iteration - 1, config.iterations)
-        parts.teacher.learned(parts.learner.policies, iteration, run.path)
+        async with parts.engine.learning():
+            lessons, told = parts.teacher.lessons(episodes, iteration, run.path)
+            stats = parts.learner.fit(lessons, iteration - 1, config.iterations)
+            parts.teacher.learned(parts.learner.policies, iteration, run.path)
         parts.opponents.learn_scores(against_league(episodes))
         parts.opponents.grow(parts.learner.policies, iteration)
         learned = time.perf_counter()
         metrics = {"iteration": iteration, **place(step), **summarize(episodes), **told, **stats}
-        metrics |= summaries(parts.games, episodes)
+        metrics |= summaries(parts.games, episodes) | parts.engine.metrics()
         metrics |= {
             f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()
         }

@@ -74,6 +74,7 @@ class Request:
     seed: int
     order: tuple[int, ...] = ()  # sorts a batch, so that batches do not depend on timing
     previous: Turn | None = None  # the turn whose ids this prompt extends
+    history: list[Message] = field(default_factory=list)  # what was said before, for who has no ids
     view: View | None = None
 
 

@@ -1,4 +1,4 @@
-"""Who sits opposite: oneself, a frozen or historical self, or a program."""
+"""Who sits opposite: oneself, a frozen or historical self, a program, or a player by name."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ class Opponents:
             return self.config.kind
         if self.config.kind == "frozen":
             return BASE
+        if self.config.kind == "players":
+            return rng.choice(self.config.players)
         if not self.league:
             return own
         scores = [self.scores.get(name, 0.5) for name in self.league]

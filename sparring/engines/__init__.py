@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
 
 from sparring.types import Request, Turn
+
+if TYPE_CHECKING:
+    from sparring.engines.chat import Chat
+    from sparring.learn.policies import Policies
 
 
 class Engine(Protocol):
     async def act(self, request: Request) -> Turn: ...
+
+
+class OwnEngine(Engine, Protocol):
+    """An engine of a run's own policies."""
+
+    chat: Chat
+    policies: Policies
+
+    def outside(self) -> AbstractContextManager[None]:
+        """Held by a game that waits for something other than this engine."""
+        ...
+
+    def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
+        """How likely each answer is as a reply to the prompt."""
+        ...

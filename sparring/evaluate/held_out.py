@@ -15,11 +15,11 @@ from sparring.tasks.source import held_out_tasks
 from sparring.types import Episode, Sampling, derive
 
 if TYPE_CHECKING:
-    from sparring.engines.transformers import TransformersEngine
+    from sparring.engines import OwnEngine
 
 
 async def evaluate_held_out(
-    config: Config, games: Mapping[str, Game], engine: TransformersEngine
+    config: Config, games: Mapping[str, Game], engine: OwnEngine
 ) -> dict[str, float]:
     """`eval/GAME/held_out/…`: rewards and what the game sums up; `eval/score`, where it has one."""
     found: dict[str, float] = {}
@@ -35,9 +35,7 @@ async def evaluate_held_out(
     return found
 
 
-async def play_held_out(
-    config: Config, name: str, game: Game, engine: TransformersEngine
-) -> list[Episode]:
+async def play_held_out(config: Config, name: str, game: Game, engine: OwnEngine) -> list[Episode]:
     """As many games as `evaluate.games` says, over all tasks held out in turn."""
     tasks = held_out_tasks(config.tasks, game.problems)
     seating = Opponents(config.opponents, config.players)

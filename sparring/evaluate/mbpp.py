@@ -18,7 +18,7 @@ from sparring.tasks.code import Problem, extract_code, problem_of
 from sparring.types import MAIN, Sampling
 
 if TYPE_CHECKING:
-    from sparring.engines.transformers import TransformersEngine
+    from sparring.engines import OwnEngine
 
 SHOTS = ("2", "3", "4")  # the tasks that are shown solved, in all published results
 BEGIN, DONE = "[BEGIN]", "[DONE]"
@@ -78,7 +78,7 @@ def _ask(problem: Problem) -> str:
 
 
 async def evaluate_run(
-    config: Config, engine: TransformersEngine, run: Path, iteration: int
+    config: Config, engine: OwnEngine, run: Path, iteration: int
 ) -> dict[str, float]:
     """Before training, every so often and after it, where the config asks for it: the metrics of
     one evaluation. Its details go into a file of the run."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparring.engines.transformers import TransformersEngine
+from sparring.engines import OwnEngine
 from sparring.evaluate import exact
 from sparring.evaluate.arena import Score, match
 from sparring.evaluate.together import matching_measures, with_itself
@@ -32,7 +32,7 @@ def opponents_of(game: Game) -> list[str]:
 
 async def evaluate(
     games: Mapping[str, Game],
-    engine: TransformersEngine,
+    engine: OwnEngine,
     *,
     policy: str = MAIN,
     count: int = 100,
@@ -65,7 +65,7 @@ async def evaluate(
 
 
 def exact_measures(
-    game: Game, engine: TransformersEngine, policy: str, episodes: list[Episode]
+    game: Game, engine: OwnEngine, policy: str, episodes: list[Episode]
 ) -> dict[str, float]:
     if isinstance(game, TicTacToe):
         against = [e for e in episodes if "perfect" in e.seating.values()]

@@ -6,22 +6,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from sparring.nearest import nearest
+from sparring.run.section import ConfigError, Section
+from sparring.run.servers import ServerConfig, check_server
 
 RECIPES = Path(__file__).parent.parent / "recipes"
-
-
-class ConfigError(ValueError):
-    """What a person wrote cannot be used; the message names the nearest thing that can."""
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
 
 class SamplingConfig(Section):
@@ -51,7 +45,8 @@ class TasksConfig(Section):
 class OpponentsConfig(Section):
     """Who is met. `share` of the games are played against `kind`, the rest against oneself."""
 
-    kind: Literal["self", "frozen", "league", "random", "perfect", "scripted"] = "self"
+    kind: Literal["self", "frozen", "league", "players", "random", "perfect", "scripted"] = "self"
+    players: list[str] = Field(default_factory=list)  # players: a server, RUN@STEP; one by chance
     share: float = Field(0.5, ge=0, le=1)
     every: int = Field(20, ge=1)  # iterations between two additions to the league
     size: int = Field(8, ge=1)
@@ -248,6 +243,7 @@ class Config(Section):
     policy: str = "nano"
     games: dict[str, dict[str, Any]] = Field(default_factory=dict)  # name -> weight and options
     players: dict[str, str] = Field(default_factory=dict)  # seat -> policy; others play `main`
+    servers: dict[str, ServerConfig] = Field(default_factory=dict)  # names for players on servers
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)
     collect: CollectConfig = Field(default_factory=CollectConfig)
     tasks: TasksConfig = Field(default_factory=TasksConfig)
@@ -336,6 +332,8 @@ def make_config(data: Mapping[str, Any]) -> Config:
         config = Config.model_validate(data)
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(e) for e in error.errors())) from None
+    for server in config.servers.values():
+        check_server(server)
     _check_games(config)
     return config
 
@@ -355,11 +353,14 @@ def _set(data: dict[str, Any], key: str, value: Any) -> None:
 
 def _explain(error: Any) -> str:
     place = ".".join(map(str, error["loc"]))
+    if error["type"] == "missing":
+        return f"{place}: {error['msg']}"
     if error["type"] != "extra_forbidden":
         return f"{place}: {error['msg']} (it is {error['input']!r})"
     section: Any = Config
     for part in error["loc"][:-1]:
-        section = section.model_fields[part].annotation
+        inside = get_args(section)  # of dict[str, Section], whose keys are names
+        section = inside[1] if inside else section.model_fields[part].annotation
     return f"there is no key {place!r}; {nearest(str(error['loc'][-1]), section.model_fields)}"
 
 

@@ -9,11 +9,13 @@ from sparring.curriculum.opponents import PROGRAMS
 from sparring.game import Game
 from sparring.run.config import Config, ConfigError
 from sparring.run.policy import add_policy
+from sparring.run.servers import label_of, server_of
 from sparring.tasks import training_tasks
 from sparring.tasks.source import held_out_tasks
 from sparring.types import BASE, MAIN, Task
 
 if TYPE_CHECKING:
+    from sparring.engines.openai import OpenAIEngine
     from sparring.engines.transformers import TransformersEngine
 
 
@@ -58,16 +60,16 @@ def need_mbpp(config: Config) -> None:
             load_shots(config.evaluate.mbpp.data)
 
 
-def frozen(policy: str) -> bool:
-    """Whether a player is one that nobody moves: the base, a program, or RUN@STEP."""
-    return policy == BASE or policy in PROGRAMS or "@" in policy
+def frozen(policy: str, config: Config) -> bool:
+    """Whether a player is one that nobody moves: the base, a program, RUN@STEP, or on a server."""
+    return policy == BASE or policy in PROGRAMS or policy in config.servers or "@" in policy
 
 
 def learning_seats(config: Config, games: Iterable[Game]) -> frozenset[str]:
     seats = {seat for game in games for seat in game.seats}
     if config.learn.seats is not None:
         seats &= set(config.learn.seats)
-    return frozenset(s for s in seats if not frozen(config.players.get(s, MAIN)))
+    return frozenset(s for s in seats if not frozen(config.players.get(s, MAIN), config))
 
 
 def learned_policies(config: Config, games: Iterable[Game]) -> list[str]:
@@ -78,10 +80,33 @@ def learned_policies(config: Config, games: Iterable[Game]) -> list[str]:
     return sorted(found)
 
 
+def _seated(config: Config) -> list[str]:
+    """Everyone who may sit somewhere by name."""
+    others = config.opponents.players if config.opponents.kind == "players" else []
+    if config.opponents.kind == "players" and not others:
+        raise ConfigError("opponents.kind is `players`, and opponents.players names nobody")
+    return sorted({*config.players.values(), *others})
+
+
+def seat_servers(config: Config) -> dict[str, OpenAIEngine]:
+    """A line to every player on a server; each is reached once before the run begins."""
+    found = {}
+    for policy in _seated(config):
+        server = server_of(policy, config.servers)
+        if server is not None:
+            from sparring.engines.openai import OpenAIEngine
+
+            found[policy] = OpenAIEngine(server, label_of(policy, config.servers))
+            found[policy].line.reach()
+    return found
+
+
 def seat_players(config: Config, engine: TransformersEngine) -> None:
     """Give the engine the players that do not learn: checkpoints of runs, copies of the base."""
-    for policy in sorted(set(config.players.values())):
+    for policy in _seated(config):
         if policy in PROGRAMS or policy in engine.policies.names():
+            continue
+        if server_of(policy, config.servers):
             continue
         if "@" in policy:
             add_policy(engine, policy, policy)

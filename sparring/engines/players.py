@@ -1,0 +1,69 @@
+"""Everyone a run can ask: the policies of its own engine, and players who live on servers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+
+from sparring.engines import OwnEngine
+from sparring.engines.openai import OpenAIEngine
+from sparring.types import Request, Turn
+
+
+class Players:
+    """An engine made of engines: requests go by their policy's name."""
+
+    def __init__(self, own: OwnEngine, servers: Mapping[str, OpenAIEngine] | None = None) -> None:
+        self.own, self.servers = own, dict(servers or {})
+        self.chat, self.policies = own.chat, own.policies
+
+    async def act(self, request: Request) -> Turn:
+        server = self.servers.get(request.policy)
+        if server is None:
+            return await self.own.act(request)
+        # The own engine's next batch waits for this game too, so that batches do not depend on
+        # how fast a server is.
+        with self.own.outside():
+            return await server.act(request)
+
+    def outside(self) -> AbstractContextManager[None]:
+        return self.own.outside()
+
+    def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
+        return self.own.probabilities(policy, prompt, answers)
+
+    @asynccontextmanager
+    async def learning(self) -> AsyncIterator[None]:
+        """The time in which weights move. An engine with weights of its own hands its memory over
+        and takes the new ones afterwards; the embedded one has the learner's."""
+        if hasattr(self.own, "learning"):
+            async with self.own.learning():
+                yield
+        else:
+            yield
+
+    def publish(self) -> None:
+        """Weights have moved outside of `learning`, as when a checkpoint is loaded."""
+        if hasattr(self.own, "publish"):
+            self.own.publish()
+
+    def notices(self) -> list[str]:
+        """What a run should say of its players before it begins."""
+        return [
+            f"{policy} is a player on a server ({server.line.server.model} at {server.line.url}): "
+            "its turns are not trainable, and its weights do not move"
+            for policy, server in sorted(self.servers.items())
+        ]
+
+    def metrics(self) -> dict[str, float]:
+        """What servers were asked and cost since this was last asked."""
+        found: dict[str, float] = {}
+        for server in self.servers.values():
+            found |= server.line.metrics()
+        return found
+
+    async def close(self) -> None:
+        for server in self.servers.values():
+            await server.line.close()
+        if hasattr(self.own, "close"):
+            await self.own.close()
