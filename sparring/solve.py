@@ -181,7 +181,8 @@ def load_solver(
         add_policy(engine, f"{policy.rpartition(':')[0]}:{DISCRIMINATOR}", DISCRIMINATOR)
         discriminator = DISCRIMINATOR
     asked = sampling or Sampling(temperature=0.7, top_p=0.9, max_tokens=512)
-    game = replace(game, stage_tokens=asked.max_tokens, test_tokens=asked.max_tokens)
+    most = asked.max_tokens
+    game = replace(game, stage_tokens=most, program_tokens=most, test_tokens=most)
     return Solver(game, engine, name, asked, discriminator, seed)
 
 

@@ -79,7 +79,6 @@ def test_only_the_stage_in_training_trains_and_only_one_seat_learns() -> None:
 def test_the_whole_recipe_on_nano(tmp_path: Path) -> None:
     life = sparring("train", "adversarial", "--smoke", *LOUD, cwd=tmp_path)
     assert life.code == 0, life.err
-    assert life.seconds < 60
     run = RunDir.existing(tmp_path / "runs" / "adversarial-smoke")
     before, *lines = facts(run.path)
     assert before["iteration"] == 0 and before["eval/score"] >= 0
@@ -105,7 +104,16 @@ def test_the_whole_recipe_on_nano(tmp_path: Path) -> None:
         assert trained == ({stage} if learner == "generator" else {""})
     found = sorted(p.name for p in run.checkpoints.glob("checkpoint_*") if p.is_symlink())
     assert found == ["checkpoint_best", *[f"checkpoint_stage_{s}_epoch_3" for s in range(1, 6)]]
-    assert "Adversarial tests" in (run.path / "report.html").read_text()
+    met = json.loads((run.path / "crossplay.json").read_text())
+    assert met["names"] == ["untrained", *[f"stage {s}" for s in range(1, 6)]]
+    assert [len(row) for row in met["discriminator_wins"]] == [6] * 6
+    assert len(met["over_time"]) == 5 and met["problems"] == 2
+    bugs = json.loads((run.path / "bugs.json").read_text())
+    assert bugs["bugs"] == sum(line["tests/bugs"] for line in lines) > 0
+    assert {"problem", "test", "broke", "ran", "stages"} == set(bugs["most"][0])
+    page = (run.path / "report.html").read_text()
+    for title in ("Stage by stage", "Yesterday&#x27;s players", "Tests that found bugs"):
+        assert title in page or title.replace("&#x27;", "'") in page
 
 
 def test_each_name_has_its_json(finished: Path) -> None:
@@ -268,3 +276,18 @@ def test_a_sixth_stage_is_played_scheduled_and_named(tmp_path: Path) -> None:
     turns = run.read_episodes(5)[0].turns
     assert [t.stage for t in turns if t.trainable] == ["review"]
     assert len(turns) == 7
+
+
+def test_a_discriminator_learns_to_break_programs(tmp_path: Path) -> None:
+    """Against programs that are right half of the time: digits, then the digits that tell."""
+    overrides = ["iterations=12", "checkpoint.every=12", "tracking.tensorboard=false"]
+    run = train(load_recipe("adversarial-discriminator", overrides), tmp_path / "run")
+    lines = facts(run.path)
+    rewards = [line["reward/adversarial_tests/discriminator"] for line in lines]
+    assert sum(rewards[:2]) / 2 < 0.015 < 0.03 < sum(rewards[-2:]) / 2
+    assert lines[-1]["tests/validity"] > 4 * lines[0]["tests/validity"]
+    turns = [turn for e in run.read_episodes(1) for turn in e.turns]
+    assert {t.policy for t in turns if t.seat == "generator"} == {"scripted"}
+    assert all(t.trainable == (t.seat == "discriminator") for t in turns)
+    small = train(load_recipe("adversarial-discriminator", smoke=True), tmp_path / "smoke")
+    assert [line["iteration"] for line in facts(small.path)] == [1, 2, 3]

@@ -142,17 +142,24 @@ async def meet(
 
 
 def over_time(wins: Sequence[Sequence[float]]) -> list[dict[str, float]]:
-    """Per stage: how today's players do against today's others and against yesterday's. In an arms
-    race each does no worse against yesterday's; one that does has forgotten what beat them."""
-    return [
-        {
-            "discriminator_against_todays": wins[k][k],
-            "discriminator_against_yesterdays": fmean(wins[k][i] for i in range(k)),
-            "generator_against_todays": 1 - wins[k][k],
-            "generator_against_yesterdays": 1 - fmean(wins[i][k] for i in range(k)),
-        }
-        for k in range(1, len(wins))
-    ]
+    """Per stage: how today's players do against today's others, against yesterday's on average, and
+    against the one of yesterday's that is hardest for them (a cycle averages out). In an arms race
+    none of yesterday's is harder than today's; where one is, what beat it was forgotten."""
+    found = []
+    for k in range(1, len(wins)):
+        broken = [wins[k][i] for i in range(k)]
+        held = [1 - wins[i][k] for i in range(k)]
+        found.append(
+            {
+                "discriminator_against_todays": wins[k][k],
+                "discriminator_against_yesterdays": fmean(broken),
+                "discriminator_against_hardest": min(broken),
+                "generator_against_todays": 1 - wins[k][k],
+                "generator_against_yesterdays": fmean(held),
+                "generator_against_hardest": min(held),
+            }
+        )
+    return found
 
 
 def count_bugs(run: RunDir) -> None:

@@ -61,6 +61,7 @@ class AdversarialTests(Game):
     timeout_s: float = 3.0
     most_tests: int = 5  # of a discriminator's reply that count
     stage_tokens: int | None = None  # None: as the recipe's sampling says
+    program_tokens: int | None = None  # of the last stage; None: as the others
     test_tokens: int | None = None
     examiner: Examiner | None = field(default=None, init=False, repr=False)
 
@@ -121,7 +122,7 @@ class AdversarialTests(Game):
                 self.stage_prompt(stage, problem, said),
                 view=View(stage.name, mix),
                 stage=stage.name,
-                **_limit(self.stage_tokens),
+                **_limit(self.program_tokens or self.stage_tokens if last else self.stage_tokens),
             )
             said[stage.name] = turn.text.strip()
         return said

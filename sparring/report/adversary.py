@@ -82,20 +82,20 @@ def _race(stages: Sequence[Mapping[str, float]]) -> str:
         return ""
     kept = {
         who: all(
-            stage[f"{who}_against_yesterdays"] >= stage[f"{who}_against_todays"] - 1e-9
+            stage[f"{who}_against_hardest"] >= stage[f"{who}_against_todays"] - 1e-9
             for stage in stages
         )
         for who in ("discriminator", "generator")
     }
     if all(kept.values()):
         return (
-            "After every stage both sides do at least as well against yesterday's players as "
-            "against today's: as in an arms race."
+            "After every stage both sides do at least as well against each of yesterday's players "
+            "as against today's: as in an arms race."
         )
     lost = " and ".join(f"the {who}" for who, held in kept.items() if not held)
     return (
-        f"After some stage {lost} did worse against yesterday's players than against today's: "
-        "something was forgotten, as in a cycle."
+        f"After some stage {lost} did worse against one of yesterday's players than against "
+        "today's: something was forgotten, as in a cycle."
     )
 
 
