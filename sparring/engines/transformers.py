@@ -3,24 +3,33 @@
 Games await; this engine forms batches from whoever is waiting. In lockstep (the default) a batch
 is formed only when no game is busy elsewhere, so that the same run always forms the same batches
 and gives the same numbers; otherwise whoever waits when the device is free is served.
+
+On a GPU, models of the Llama and Qwen families speak through captured graphs (slots.py); all
+others, and every model on a CPU, through transformers' own forward pass (generate.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
-from transformers import DynamicCache
 
 from sparring.engines.chat import Chat
-from sparring.engines.sampling import draw, uniforms
-from sparring.learn.policies import Policies
-from sparring.types import Request, Sampling, Turn, VoidGame
+from sparring.engines.decoder import has_adapters, unsupported
+from sparring.engines.generate import Reply, generate
+from sparring.engines.slots import Row, Slots, Speaker, speaker
+from sparring.learn.policies import LoraPolicies, Policies, slot_name
+from sparring.types import BASE, Request, Turn, VoidGame
+
+log = logging.getLogger(__name__)
 
 _QUIET_TICKS = 8  # turns of the event loop without a new request before a batch is formed
 
@@ -36,15 +45,16 @@ class _Waiting:
     future: asyncio.Future[Turn]
 
 
-@dataclass(slots=True)
-class Reply:
-    token_ids: list[int]
-    logprobs: list[float]
-    finish: str
-
-
 class TransformersEngine:
-    def __init__(self, policies: Policies, *, max_batch: int = 512, lockstep: bool = True) -> None:
+    def __init__(
+        self,
+        policies: Policies,
+        *,
+        max_batch: int = 512,
+        lockstep: bool = True,
+        graphs: bool | None = None,
+    ) -> None:
+        """`graphs`: speak through slots and captured graphs; None: wherever that can be done."""
         self.policies = policies
         self.chat = Chat(policies.tokenizer)
         self.max_batch = max_batch
@@ -55,6 +65,9 @@ class TransformersEngine:
         self._listeners: dict[int, Callable[[str], None]] = {}
         self._server: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1)
+        self._graphs = graphs
+        self._slots: Slots | None = None
+        self._speakers: WeakKeyDictionary[Any, Speaker | None] = WeakKeyDictionary()
 
     async def act(self, request: Request) -> Turn:
         prompt_ids = self.chat.prompt_ids(request)
@@ -152,20 +165,46 @@ class TransformersEngine:
                 await asyncio.sleep(0)
 
     def _next_batch(self) -> list[_Waiting]:
-        """The first waiting request's policy and all who want the same, up to the limit."""
+        """The first waiting request and all who can be served with it, up to the limit: those of
+        the same policy, or, where adapters can be mixed, of any."""
         # A game that was given up leaves its request behind, cancelled.
         self._queue = [w for w in self._queue if not w.future.done()]
         self._queue.sort(key=lambda w: w.request.order)
-        same = [w for w in self._queue if w.request.policy == self._queue[0].request.policy]
-        same = same[: self.max_batch]
+        first = self._queue[0].request.policy if self._queue else ""
+        together = [w for w in self._queue if w.request.policy == first or self._mixes()]
+        same = together[: self.max_batch]
         chosen = {id(w) for w in same}
         self._queue = [w for w in self._queue if id(w) not in chosen]
         return same
 
+    def _mixes(self) -> bool:
+        if not isinstance(self.policies, LoraPolicies):
+            return False
+        with self.policies.using(BASE) as model:
+            return self._voice(model) is not None
+
     def _generate(self, batch: list[_Waiting]) -> list[Turn]:
-        policy = batch[0].request.policy
-        with self.policies.using(policy) as model:
-            replies = generate(
+        """The batch's turns; where memory does not hold it, in halves."""
+        try:
+            return [self._turn(w, r) for w, r in zip(batch, self._replies(batch), strict=True)]
+        except torch.OutOfMemoryError as error:
+            if len(batch) == 1:
+                raise VoidGame(
+                    f"one request alone does not fit the device's memory: {error}"
+                ) from None
+        log.warning("a batch of %d requests does not fit the memory: it goes in halves", len(batch))
+        torch.cuda.empty_cache()
+        half = len(batch) // 2
+        return self._generate(batch[:half]) + self._generate(batch[half:])
+
+    def _replies(self, batch: list[_Waiting]) -> list[Reply]:
+        names = list(dict.fromkeys(w.request.policy for w in batch))
+        with self.policies.using(names[0] if len(names) == 1 else BASE) as model:
+            voice = self._voice(model)
+            if voice is not None:
+                rows = [self._row(w, names) for w in batch]
+                return voice.speak(rows, [None if n == BASE else slot_name(n) for n in names])
+            return generate(
                 model,
                 self.chat,
                 [w.prompt_ids for w in batch],
@@ -173,7 +212,44 @@ class TransformersEngine:
                 [w.request.seed for w in batch],
                 [self._ear(w.request) for w in batch],
             )
-        return [self._turn(w, reply) for w, reply in zip(batch, replies, strict=True)]
+
+    def _row(self, waiting: _Waiting, names: list[str]) -> Row:
+        request, previous = waiting.request, waiting.request.previous
+        return Row(
+            policy=(request.policy, self.policies.version(request.policy)),
+            prompt=waiting.prompt_ids,
+            sampling=request.sampling,
+            seed=request.seed,
+            carried=len(previous.prompt_ids) + len(previous.token_ids) if previous else 0,
+            who=names.index(request.policy),
+            ear=self._ear(request),
+        )
+
+    def _voice(self, model: Any) -> Speaker | None:
+        """The fast way to speak for a model, where there is one."""
+        known = self._speakers.get(model)
+        if known is not None and known.decoder.lora == has_adapters(model):
+            return known
+        if known is None and model in self._speakers:
+            return None
+        reason = self._why_not(model)
+        if reason:
+            log.info("generating with transformers' own forward pass: %s", reason)
+            self._speakers[model] = None
+            return None
+        log.info("generating with captured graphs over a static cache")
+        self._slots = self._slots or Slots(model)
+        self._speakers[model] = speaker(model, self._slots, self.chat)
+        return self._speakers[model]
+
+    def _why_not(self, model: Any) -> str:
+        if self._graphs is False:
+            return "engine.graphs is off"
+        if self._graphs is None and model.device.type != "cuda":
+            return f"the device is {model.device.type}"
+        if importlib.util.find_spec("triton") is None:
+            return "there is no triton"
+        return unsupported(model)
 
     def _turn(self, waiting: _Waiting, reply: Reply) -> Turn:
         request = waiting.request
@@ -189,133 +265,3 @@ class TransformersEngine:
             finish=reply.finish,
             temperature=request.sampling.temperature or 1.0,
         )
-
-
-@torch.inference_mode()
-def generate(
-    model: Any,
-    chat: Chat,
-    prompts: Sequence[list[int]],
-    samplings: Sequence[Sampling],
-    seeds: Sequence[int],
-    ears: Sequence[Callable[[int], None] | None] = (),
-) -> list[Reply]:
-    """A reply per prompt. Prompts that several rows share are read once. `ears` hear each token
-    of theirs as it is drawn."""
-    device = model.device
-    state = _Rows(model, prompts, samplings, seeds, device)
-    logits = state.prefill(chat.tokenizer.pad_token_id)
-    ends = _end_ids(model, chat.tokenizer)
-    replies = [Reply([], [], "length") for _ in prompts]
-    longest = max(s.max_tokens for s in samplings)
-    for step in range(longest):
-        noise = uniforms(state.seeds, step)
-        tokens, logprobs = draw(logits, state.temperature, state.top_k, state.top_p, noise)
-        alive = []
-        for i, (row, token, logprob) in enumerate(
-            zip(state.rows, tokens.tolist(), logprobs.tolist(), strict=True)
-        ):
-            reply = replies[row]
-            reply.token_ids.append(token)
-            reply.logprobs.append(logprob)
-            ear = ears[row] if ears else None
-            if ear is not None:
-                ear(token)
-            stops = samplings[row].stop
-            if token in ends or (stops and _stopped(chat, reply.token_ids, stops)):
-                reply.finish = "stop"
-            elif step + 1 < samplings[row].max_tokens:
-                alive.append(i)
-        if not alive:
-            break
-        tokens = state.keep(alive, tokens)
-        logits = state.decode(tokens)
-    return replies
-
-
-class _Rows:
-    """The rows of one batch that still speak, with their cache. L is the padded prompt length."""
-
-    def __init__(
-        self,
-        model: Any,
-        prompts: Sequence[list[int]],
-        samplings: Sequence[Sampling],
-        seeds: Sequence[int],
-        device: torch.device,
-    ) -> None:
-        def column(values: list[Any], dtype: torch.dtype) -> torch.Tensor:
-            return torch.tensor(values, dtype=dtype, device=device)
-
-        self.model, self.prompts = model, prompts
-        self.rows = list(range(len(prompts)))
-        self.seeds = column(list(seeds), torch.int64)
-        self.temperature = column([s.temperature for s in samplings], torch.float32)
-        self.top_k = column([s.top_k for s in samplings], torch.int64)
-        self.top_p = column([s.top_p for s in samplings], torch.float32)
-        self.single = max(s.max_tokens for s in samplings) == 1
-        self.lengths = column([len(p) for p in prompts], torch.int64)
-        self.cache: Any = None
-        self.mask = torch.empty(0)
-
-    def prefill(self, pad: int) -> torch.Tensor:
-        """Logits after each prompt; equal prompts share one row of the forward pass."""
-        device = self.model.device
-        unique = list(dict.fromkeys(map(tuple, self.prompts)))
-        place = {prompt: i for i, prompt in enumerate(unique)}
-        longest = max(map(len, unique))
-        ids = torch.tensor([[pad] * (longest - len(p)) + list(p) for p in unique], device=device)
-        mask = torch.tensor(
-            [[0] * (longest - len(p)) + [1] * len(p) for p in unique], device=device
-        )
-        self.cache = None if self.single else DynamicCache(config=self.model.config)
-        out = self.model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=(mask.cumsum(-1) - 1).clamp(min=0),
-            past_key_values=self.cache,
-            use_cache=not self.single,
-            logits_to_keep=1,
-        )
-        where = torch.tensor([place[tuple(p)] for p in self.prompts], device=device)
-        if self.cache is not None and len(unique) < len(self.prompts):
-            self.cache.batch_select_indices(where)
-        self.mask = mask[where]
-        return out.logits[:, -1][where]
-
-    def keep(self, alive: list[int], tokens: torch.Tensor) -> torch.Tensor:
-        """Drop the rows that are done, and their cache."""
-        if len(alive) == len(self.rows):
-            return tokens
-        index = torch.tensor(alive, device=tokens.device)
-        self.rows = [self.rows[i] for i in alive]
-        for name in ("seeds", "temperature", "top_k", "top_p", "lengths", "mask"):
-            setattr(self, name, getattr(self, name)[index])
-        self.cache.batch_select_indices(index)
-        return tokens[index]
-
-    def decode(self, tokens: torch.Tensor) -> torch.Tensor:
-        self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], dim=-1)
-        out = self.model(
-            input_ids=tokens[:, None],
-            attention_mask=self.mask,
-            position_ids=self.lengths[:, None],
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        self.lengths = self.lengths + 1
-        return out.logits[:, -1]
-
-
-def _end_ids(model: Any, tokenizer: Any) -> set[int]:
-    configured = getattr(model.generation_config, "eos_token_id", None)
-    ends = configured if isinstance(configured, list) else [configured]
-    return {i for i in [*ends, tokenizer.eos_token_id] if i is not None}
-
-
-def _stopped(chat: Chat, token_ids: list[int], stops: tuple[str, ...]) -> bool:
-    # No token is shorter than a byte, so this many hold the longest stop that can just have ended.
-    reach = max(len(stop.encode()) for stop in stops) + 8
-    tail = chat.decode(token_ids[-reach:])
-    return any(stop in tail for stop in stops)

@@ -161,12 +161,12 @@ class LoraPolicies(Policies):
             finally:
                 tuner.enable_adapter_layers()
         else:
-            self._peft.set_adapter(_slot(name))
+            self._peft.set_adapter(slot_name(name))
             yield self._base
 
     def add(self, name: str, source: str = BASE) -> None:
         self.check_new(name, source)
-        slot = _slot(name)
+        slot = slot_name(name)
         # Half of a new adapter is random: by the run's seed and the name, not by what came before.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive(self._seed, name))
@@ -181,12 +181,12 @@ class LoraPolicies(Policies):
 
     def remove(self, name: str) -> None:
         self.check_removable(name)
-        self._peft.delete_adapter(_slot(name))
+        self._peft.delete_adapter(slot_name(name))
         del self._versions[name]
 
     def parameters(self, name: str) -> dict[str, nn.Parameter]:
         self.check(name)
-        slot = _slot(name)
+        slot = slot_name(name)
         found = {}
         for key, parameter in self._base.named_parameters():
             *place, owner, last = key.split(".")  # ….q_proj.lora_A.main.weight
@@ -198,20 +198,20 @@ class LoraPolicies(Policies):
 
     def adapter(self, name: str) -> tuple[LoraConfig, dict[str, Tensor]]:
         """The adapter as peft saves it, for people who take it elsewhere."""
-        return self._lora, get_peft_model_state_dict(self._peft, adapter_name=_slot(name))
+        return self._lora, get_peft_model_state_dict(self._peft, adapter_name=slot_name(name))
 
     def merged(self, name: str) -> Any:
         """The base model with the adapter folded in. It takes the base's place: nothing else can
         be asked of these policies afterwards."""
         self.check(name)
-        return self._peft.merge_and_unload(adapter_names=[_slot(name)])
+        return self._peft.merge_and_unload(adapter_names=[slot_name(name)])
 
     def adopt(self, name: str, state: dict[str, Tensor]) -> None:
         """Weights in peft's own naming."""
-        set_peft_model_state_dict(self._peft, state, adapter_name=_slot(name))
+        set_peft_model_state_dict(self._peft, state, adapter_name=slot_name(name))
 
 
-def _slot(name: str) -> str:
+def slot_name(name: str) -> str:
     """peft keeps adapters in module dicts, whose keys may hold no dot."""
     return name.replace(".", "_")
 

@@ -9,7 +9,8 @@ import torch
 
 from sparring.collect import Job, collect
 from sparring.credit.samples import to_samples
-from sparring.engines.transformers import PromptTooLong, TransformersEngine, _stopped
+from sparring.engines.generate import stopped
+from sparring.engines.transformers import PromptTooLong, TransformersEngine
 from sparring.game import Game, Outcome
 from sparring.learn.batches import collate
 from sparring.learn.learner import CanaryError, Learner
@@ -124,9 +125,9 @@ def test_a_stop_of_many_tokens_is_seen_to_its_end(make_policies):
     stop = "and so they lived happily ever after, all of them"
     ids = chat.encode(f"once upon a time {stop}")
     assert len(chat.encode(stop)) > 40
-    assert [
-        _stopped(chat, ids[:n], (stop, "never")) for n in range(len(ids) - 2, len(ids) + 1)
-    ] == [*[False, False, True]]
+    assert [stopped(chat, ids[:n], (stop, "never")) for n in range(len(ids) - 2, len(ids) + 1)] == [
+        *[False, False, True]
+    ]
 
 
 def test_a_reply_does_not_depend_on_who_shares_its_batch(engine):

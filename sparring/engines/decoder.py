@@ -1,0 +1,198 @@
+"""The weights of a Llama-shaped model as a fast decode step wants them: q, k and v in one matrix,
+gate and up in one, adapters of several policies side by side.
+
+The fused matrices are no copies: the model's own parameters become views into them, so that what
+the learner moves is what speaks next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+FAMILIES = ("llama", "qwen2", "qwen3")
+Cache = tuple[Tensor, Tensor]  # keys and values of one layer, each slots × heads × places × width
+
+
+def unsupported(model: Any) -> str:
+    """Why this decoder cannot speak for a model; nothing if it can."""
+    config = model.config
+    if config.model_type not in FAMILIES:
+        return f"{config.model_type} is not one of {', '.join(FAMILIES)}"
+    if config.hidden_act != "silu" or getattr(config, "mlp_bias", False):
+        return "its MLP is not the usual one"
+    if getattr(config, "use_sliding_window", False):
+        return "it attends through a sliding window"
+    if config.rope_parameters.get("rope_type", "default") not in ("default", "linear", "llama3"):
+        return "its rotary embedding depends on the length"
+    return ""
+
+
+def has_adapters(model: Any) -> bool:
+    return hasattr(model.get_decoder().layers[0].self_attn.q_proj, "lora_A")
+
+
+@dataclass
+class Linear:
+    """One matrix for several of the model's, and the low-rank corrections of whoever speaks."""
+
+    modules: list[Any]
+    weight: Tensor
+    bias: Tensor | None
+    down_ARI: Tensor | None = None  # A policies, R ranks in all, I inputs
+    up_AOR: Tensor | None = None
+
+    def __call__(self, x_NI: Tensor, who_N: Tensor | None) -> Tensor:
+        y = F.linear(x_NI, self.weight, self.bias)
+        if self.down_ARI is None or self.up_AOR is None:
+            return y
+        x = x_NI.to(self.down_ARI.dtype)
+        if who_N is None:
+            low = F.linear(F.linear(x, self.down_ARI[0]), self.up_AOR[0])
+        else:
+            low = torch.bmm(self.down_ARI[who_N], x[:, :, None])
+            low = torch.bmm(self.up_AOR[who_N], low)[:, :, 0]
+        return (y + low).to(y.dtype)
+
+    def seat(self, slots: Sequence[str | None]) -> None:
+        """Lay the adapters of these policies side by side; None stands for the bare model."""
+        downs, ups = [], []
+        for slot in slots:
+            pieces = [_adapter(module, slot) for module in self.modules]
+            downs.append(torch.cat([down for down, _ in pieces]))
+            ups.append(torch.block_diag(*[up for _, up in pieces]))
+        down, up = torch.stack(downs), torch.stack(ups)
+        if self.down_ARI is None or self.up_AOR is None or self.down_ARI.shape != down.shape:
+            self.down_ARI, self.up_AOR = down, up
+        else:  # in place, where captured graphs look
+            self.down_ARI.copy_(down)
+            self.up_AOR.copy_(up)
+
+    def unseat(self) -> None:
+        self.down_ARI = self.up_AOR = None
+
+
+def _adapter(module: Any, slot: str | None) -> tuple[Tensor, Tensor]:
+    some = next(iter(module.lora_A.values())).weight
+    if slot is None:
+        out = module.base_layer.weight.shape[0]
+        return some.new_zeros(some.shape), some.new_zeros(out, len(some))
+    up = module.lora_B[slot].weight
+    return module.lora_A[slot].weight, up * module.scaling[slot]
+
+
+def _fuse(modules: list[Any]) -> Linear:
+    plain = [getattr(module, "base_layer", module) for module in modules]
+    if len(plain) == 1:
+        return Linear(modules, plain[0].weight.data, _bias(plain[0]))
+    weight = torch.cat([linear.weight.data for linear in plain])
+    bias = None if plain[0].bias is None else torch.cat([linear.bias.data for linear in plain])
+    start = 0
+    for linear in plain:
+        rows = len(linear.weight)
+        linear.weight.data = weight[start : start + rows]
+        if bias is not None:
+            linear.bias.data = bias[start : start + rows]
+        start += rows
+    return Linear(modules, weight, bias)
+
+
+def _bias(linear: Any) -> Tensor | None:
+    return None if linear.bias is None else linear.bias.data
+
+
+@dataclass
+class Layer:
+    norm_in: Tensor
+    qkv: Linear
+    out: Linear
+    norm_mid: Tensor
+    gate_up: Linear
+    down: Linear
+    head_norms: tuple[Tensor, Tensor] | None
+
+    @property
+    def linears(self) -> tuple[Linear, ...]:
+        return (self.qkv, self.out, self.gate_up, self.down)
+
+
+@dataclass
+class Decoder:
+    """A model, seen as embed → layers → head."""
+
+    layers: list[Layer]
+    embedding: Tensor
+    norm_out: Tensor
+    head: Tensor
+    rope: tuple[Tensor, Tensor]
+    eps: float
+    lora: bool
+    graphs: dict[Any, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: Any, places: int) -> Decoder:
+        """`places` is the longest sequence to be spoken."""
+        body = model.get_decoder()
+        at = torch.arange(places, device=model.device)[None]
+        cos, sin = body.rotary_emb(body.embed_tokens.weight[:1, None], at)
+        return cls(
+            layers=[_layer(layer) for layer in body.layers],
+            embedding=body.embed_tokens.weight.data,
+            norm_out=body.norm.weight.data,
+            head=model.get_output_embeddings().weight.data,
+            rope=(cos[0].contiguous(), sin[0].contiguous()),
+            eps=model.config.rms_norm_eps,
+            lora=has_adapters(model),
+        )
+
+    def seat(self, slots: Sequence[str | None]) -> None:
+        for layer in self.layers:
+            for linear in layer.linears:
+                if slots == [None]:
+                    linear.unseat()
+                else:
+                    linear.seat(slots)
+
+    def hidden(
+        self,
+        ids_N: Tensor,
+        position_N: Tensor,
+        slot_N: Tensor,
+        who_N: Tensor | None,
+        cache: Callable[[int], Cache],
+        attend: Callable[[Tensor, Cache], Tensor],
+    ) -> Tensor:
+        """The last hidden state of every token; its keys and values are left in the cache."""
+        from sparring.engines import kernels
+
+        x = F.embedding(ids_N, self.embedding)
+        delta: Tensor | None = None
+        for i, layer in enumerate(self.layers):
+            mine = cache(i)
+            qkv = layer.qkv(kernels.add_norm(x, delta, layer.norm_in, self.eps), who_N)
+            q = kernels.rotate(qkv, self.rope, position_N, slot_N, mine, layer.head_norms, self.eps)
+            delta = layer.out(attend(q, mine), who_N)
+            both = layer.gate_up(kernels.add_norm(x, delta, layer.norm_mid, self.eps), who_N)
+            delta = layer.down(kernels.silu_times(both), who_N)
+        return kernels.add_norm(x, delta, self.norm_out, self.eps)
+
+
+def _layer(layer: Any) -> Layer:
+    attention, mlp = layer.self_attn, layer.mlp
+    norms = None
+    if hasattr(attention, "q_norm"):
+        norms = (attention.q_norm.weight.data, attention.k_norm.weight.data)
+    return Layer(
+        norm_in=layer.input_layernorm.weight.data,
+        qkv=_fuse([attention.q_proj, attention.k_proj, attention.v_proj]),
+        out=_fuse([attention.o_proj]),
+        norm_mid=layer.post_attention_layernorm.weight.data,
+        gate_up=_fuse([mlp.gate_proj, mlp.up_proj]),
+        down=_fuse([mlp.down_proj]),
+        head_norms=norms,
+    )
