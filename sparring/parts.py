@@ -114,7 +114,10 @@ def build(config: Config) -> Parts:
         critic=config.credit.kind == "gae",
     )
     engine = TransformersEngine(
-        policies, max_batch=config.engine.max_batch, lockstep=config.engine.lockstep
+        policies,
+        max_batch=config.engine.max_batch,
+        lockstep=config.engine.lockstep,
+        graphs=config.engine.graphs,
     )
     engine.base = base_name(config.policy, config.seed)
     needs.seat_players(config, engine)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import Field, ValidationError
@@ -127,12 +127,27 @@ class LearnConfig(Section):
     reference_rate: float = Field(0.05, gt=0, le=1)
 
 
+class VllmConfig(Section):
+    """Of `engine.kind: vllm`: in this process, or on a server that shares its disk."""
+
+    server: ServerConfig | None = None  # None: in this process, with what stands below
+    gpu_memory_utilization: float = Field(0.4, gt=0, le=1)  # the learner needs the rest
+    tensor_parallel_size: int = Field(1, ge=1)
+    max_model_len: int | None = Field(None, ge=2)
+    max_loras: int = Field(4, ge=1)  # adapters that may share a batch
+    kv_cache_gb: float | None = Field(None, gt=0)  # instead of what the utilization leaves
+    eager: bool = False  # no graphs are captured: starts sooner, speaks slower
+    sleep: bool = True  # hand the GPU's memory over while the learner learns
+
+
 class EngineConfig(Section):
-    kind: Literal["transformers"] = "transformers"
+    kind: Literal["transformers", "vllm"] = "transformers"
+    vllm: VllmConfig = Field(default_factory=VllmConfig)
     device: str = "auto"
     dtype: str = "auto"
     max_batch: int = Field(512, ge=1)
     lockstep: bool = True  # batches that do not depend on timing: the same run, the same numbers
+    graphs: bool | None = None  # captured graphs over a static cache; None: where they can be had
 
 
 class MbppConfig(Section):
@@ -359,8 +374,12 @@ def _explain(error: Any) -> str:
         return f"{place}: {error['msg']} (it is {error['input']!r})"
     section: Any = Config
     for part in error["loc"][:-1]:
-        inside = get_args(section)  # of dict[str, Section], whose keys are names
-        section = inside[1] if inside else section.model_fields[part].annotation
+        if get_origin(section) is not dict:  # of names, each of them a section
+            section = section.model_fields[part].annotation
+            if get_origin(section) is dict:
+                continue
+        inside = [kind for kind in get_args(section) if hasattr(kind, "model_fields")]
+        section = inside[0] if inside else section
     return f"there is no key {place!r}; {nearest(str(error['loc'][-1]), section.model_fields)}"
 
 
