@@ -45,7 +45,7 @@ def finetune_config(model: str, *, epochs: int = 3, seed: int = 0, **learn: Any)
         **learn,
     }
     data = {"recipe": "finetune", "policy": model, "iterations": epochs, "seed": seed}
-    return make_config({**data, "learn": settings})
+    return make_config({**data, "learn": settings, "checkpoint": {"every": 1}})
 
 
 def finetune(
@@ -106,7 +106,8 @@ def fit_run(
         metrics = {"iteration": epoch, "lessons": len(lessons), **stats}
         metrics |= {"time/learn_s": spent, "tokens_per_s": tokens / spent}
         append(run.metrics, metrics)
-        _save(run, learner, epoch)
+        if epoch % config.checkpoint.every == 0 or epoch == config.iterations:
+            _save(run, learner, epoch)
         if progress is not None:
             progress(metrics)
     export_adapter(learner.policies, name, config, path / "adapter")

@@ -113,7 +113,7 @@ def sft_config(config: Config) -> Config:
         betas=learn.betas,
         max_grad_norm=learn.max_grad_norm,
     )
-    return made.model_copy(update={"engine": config.engine})
+    return made.model_copy(update={"engine": config.engine, "checkpoint": config.checkpoint})
 
 
 def rollouts(
