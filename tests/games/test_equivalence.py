@@ -1,0 +1,206 @@
+"""The game of equivalence, with voices that are written down and a checker that is real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sparring.collect import Job, collect
+from sparring.engines.scripted import ScriptedEngine
+from sparring.game import opened
+from sparring.games import equivalence_words as words
+from sparring.games import load_game
+from sparring.sandbox import probe
+from sparring.types import Episode, Request, Task, Verdict
+
+jail = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
+P = "def f(n: int) -> int:\n    return n * 2\n"
+SAME = "```python\ndef f(n: int) -> int:\n    return n + n\n```"
+OTHER = "```python\ndef f(n: int) -> int:\n    return n * n\n```"
+TASK = Task("t", data={"code": P, "function": "f"})
+OPTIONS: dict[str, Any] = {"crosshair_s": 0, "allow_unrefuted": True, "inputs": 10, "samples": 4}
+
+
+def play(
+    alice: list[str] | None,
+    bob: Callable[[Request], str] = lambda request: "yes",
+    task: Task = TASK,
+    seed: int = 0,
+    before: Callable[[Any], None] | None = None,
+    **options: Any,
+) -> Episode:
+    game = load_game("equivalence", **{**OPTIONS, **options})
+    said = iter(alice or [])
+    scripts = {"alice": lambda request: next(said), "bob": bob}
+    seating = {"alice": "alice" if alice is not None else "scripted", "bob": "bob"}
+    job = Job("1", "equivalence", game, task, seed, seating)
+
+    async def go() -> list[Episode]:
+        async with opened([game], "bubblewrap"):
+            if before:
+                before(game)
+            return await collect([job], ScriptedEngine(scripts).act)
+
+    return asyncio.run(go())[0]
+
+
+@jail
+def test_an_equivalence_is_judged_in_both_orders_and_pays_by_difficulty() -> None:
+    heard: list[str] = []
+
+    def bob(request: Request) -> str:
+        heard.append(request.messages[-1]["content"])
+        return ["yes", "Yes.", "no", "I think yes"][len(heard) - 1]
+
+    episode = play([SAME], bob, share=1.0)
+    facts = episode.facts
+    assert (facts["end"], facts["branch"], facts["evidence"]) == ("accepted", "seq", "not refuted")
+    assert (facts["successes"], facts["unparseable"], facts["difficulty"]) == (2, 1, 5.0)
+    assert episode.rewards == {"alice": 0.5, "bob": 0.5}
+    first = [text.index("n * 2") < text.index("n + n") for text in heard]
+    assert sorted(first) == [False, False, True, True]
+    assert all(turn.seat == "bob" for turn in episode.turns[1:])
+    assert (
+        f"Target difficulty, from 0 (everyone sees it) to 10 (nobody): {facts['target']:g}"
+        in (facts["alice_prompt"])
+    )
+
+
+@jail
+def test_an_inequivalence_needs_an_input_that_shows_it() -> None:
+    episode = play([OTHER + "\nINPUT: [3]"], lambda request: "no", share=0.0)
+    assert (episode.facts["branch"], episode.facts["evidence"]) == ("sinq", "differ")
+    assert episode.facts["difficulty"] == 0 and episode.facts["input"] == "[3]"
+
+
+@jail
+def test_refusals_are_told_and_kept_and_three_tries_are_all() -> None:
+    heard: list[str] = []
+
+    def before(game: Any) -> None:
+        assert game.tries == 3
+
+    replies = ["no block at all", OTHER + "\nINPUT: [2]", SAME + "\nINPUT: [1]"]
+    episode = play(replies, share=0.0, before=before)
+    assert episode.facts["end"] == "rejected" and episode.rewards == {"alice": -1, "bob": 0}
+    kinds = [refused["kind"] for refused in episode.facts["rejected"]]
+    assert kinds == ["form", "same", "same"]
+    heard = [turn.shown for turn in episode.turns]
+    assert "no closed ```python block" in heard[1] and "on [2] both: 4" in heard[2]
+    mended = play([OTHER + "\nINPUT: [2]", OTHER + "\nINPUT: [5]"], share=0.0)
+    assert mended.facts["end"] == "accepted" and mended.facts["tries"] == 2
+    assert len(mended.facts["rejected"]) == 1
+
+
+@jail
+def test_what_is_not_refuted_counts_only_where_that_is_allowed() -> None:
+    episode = play([SAME] * 3, share=1.0, allow_unrefuted=False)
+    assert episode.facts["end"] == "rejected"
+    assert {r["kind"] for r in episode.facts["rejected"]} == {"not refuted"}
+
+
+@jail
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({"code": "def f(n):\n    return n"}, "type"),
+        ({"code": "def f(n: int) -> int:\n    print(n)\n    return n"}, "not pure"),
+        ({"code": f"{P}\ndef g(n: int) -> int:\n    return n"}, "several functions"),
+        ({"code": "def f(:"}, "type"),
+    ],
+)
+def test_programs_that_cannot_be_used_void_their_game_by_name(
+    data: dict[str, str], why: str
+) -> None:
+    episode = play([SAME], task=Task("bad", data=data))
+    assert episode.void is not None and why in episode.void and "task bad" in episode.void
+
+
+@jail
+def test_a_broken_checker_voids_and_an_unsteady_q_is_only_refused() -> None:
+    def broken(game: Any) -> None:
+        async def equivalent(*given: Any) -> Verdict:
+            return Verdict("void", "jail", "it broke")
+
+        game.checker.equivalent = equivalent
+
+    assert "it broke" in str(play([SAME], share=1.0, before=broken).void)
+
+    def unsteady(game: Any) -> None:
+        async def equivalent(*given: Any) -> Verdict:
+            return Verdict("void", "not deterministic", "two runs differ")
+
+        game.checker.equivalent = equivalent
+
+    episode = play([SAME] * 3, share=1.0, before=unsteady)
+    assert episode.void is None and episode.facts["end"] == "rejected"
+
+
+@jail
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_scripted_alice_is_always_right(share: float) -> None:
+    episode = play(None, share=share, task=Task("s", data={"code": P, "function": "f"}))
+    assert episode.facts["end"] == "accepted" and episode.facts["rule"]
+    assert (episode.facts["input"] is None) == (share == 1.0)
+
+
+@jail
+def test_haskell_asks_for_a_proof_and_feeds_the_prover_back() -> None:
+    """With a checker that stands in for GHC and Liquid Haskell."""
+    asked: list[str] = []
+
+    class Fake:
+        async def compiles(self, p: str, function: str) -> Verdict:
+            return Verdict("pass", "compiles")
+
+        async def equivalent(self, p: str, q: str, function: str, proof: str) -> Verdict:
+            asked.append(proof.strip())
+            good = proof.strip() == "lemma x = ()"
+            return Verdict("pass", "proved") if good else Verdict("fail", "unsafe", "line 3")
+
+        async def __aexit__(self, *error: object) -> None:
+            pass
+
+    def before(game: Any) -> None:
+        game.checker = Fake()
+
+    code = "```haskell\nf :: Int -> Int\nf x = 1 + x\n```"
+    proofs = ["```haskell\nlemma x = undefined\n```", "none", "```haskell\nlemma x = ()\n```"]
+    task = Task("h", data={"code": "f :: Int -> Int\nf x = x + 1\n", "function": "f"})
+    episode = play([code, *proofs], task=task, share=1.0, language="haskell", before=before)
+    assert episode.facts["evidence"] == "proved" and episode.facts["proof"].startswith("lemma")
+    assert [r["kind"] for r in episode.facts["rejected"]] == ["unsafe", "form"]
+    assert asked == ["lemma x = undefined", "lemma x = ()"]
+    assert "fP" in episode.turns[1].shown and "line 3" in episode.turns[2].shown
+
+
+def test_answers_are_read_strictly() -> None:
+    assert [words.read_answer(t, "short") for t in ("yes", " No.\n", "YES")] == [True, False, True]
+    for text in ("", "yes!", "yes, they are", "ANSWER: yes", "I say no", "maybe"):
+        assert words.read_answer(text, "short") is None
+    assert words.read_answer("Hm.\nANSWER: no", "reason") is False
+    for text in ("ANSWER: no\nor so", "ANSWER: No", "answer: no", "no", "ANSWER: maybe"):
+        assert words.read_answer(text, "reason") is None
+    for style in ("short", "reason", "terse"):
+        for truth in (True, False):
+            assert words.read_answer(words.bob_output(truth, style), style) is truth
+
+
+def test_proposals_are_read_strictly() -> None:
+    made = words.written("python", P, "[1]")
+    found = words.read_proposal(made, "python", words.SINQ)
+    assert (found.q.strip(), found.input, found.wrong) == (P.strip(), "[1]", "")
+    assert words.read_proposal(made.split("\nINPUT")[0], "python", words.SINQ).wrong
+    assert words.read_proposal(P, "python", words.SEQ).wrong
+    assert words.read_proposal("```python\nx = 1", "python", words.SEQ).wrong
+
+
+def test_options_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="python"):
+        load_game("equivalence", language="pyton")
+    with pytest.raises(ValueError, match="at least one"):
+        load_game("equivalence", samples=0)
+    assert load_game("equivalence", language="haskell").problems == "equivalence_haskell"
