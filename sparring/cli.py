@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from sparring.phases.cli import app as math_app
+from sparring.run.submit_cli import submit
 
 app = typer.Typer(
     help="Language models that learn by playing each other, under a judge that cannot be "
@@ -28,6 +29,7 @@ app.add_typer(convert_app, name="convert")
 judge_app = typer.Typer(help="Use a judge on its own.", no_args_is_help=True)
 app.add_typer(judge_app, name="judge")
 app.add_typer(math_app, name="math")
+app.command()(submit)
 export_app = typer.Typer(help="Take a run elsewhere.", no_args_is_help=True)
 app.add_typer(export_app, name="export")
 console = Console()
@@ -527,11 +529,14 @@ def main() -> None:
 
 
 def exit_code(error: Exception) -> int | None:
-    """2 for what was asked wrongly, 1 for what went wrong, None for a bug."""
+    """2 for what was asked wrongly, 1 for what went wrong, 75 for what should be resumed, None for
+    a bug."""
     wrong = {"ConfigError", "UnknownGame", "ModelMissing", "SandboxMissing", "BadTests"}
     broken = {"RunError", "CheckpointError", "CanaryError"}
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & wrong:
         return 2
+    if "Interrupted" in names:
+        return 75
     # What the operating system refuses, such as a full disk, is no bug either.
     return 1 if names & broken or isinstance(error, OSError) else None

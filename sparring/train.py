@@ -17,7 +17,7 @@ from sparring.evaluate.held_out import evaluate_held_out
 from sparring.evaluate.mbpp import evaluate_run
 from sparring.game import Game, opened
 from sparring.parts import Parts, build, resume_from, roll_back
-from sparring.run import needs
+from sparring.run import interrupt, needs
 from sparring.run.config import Config
 from sparring.run.metrics import place, summaries, summarize, timings
 from sparring.run.named import due
@@ -48,7 +48,8 @@ def train(
         run.event(first, "not_trainable", notice)
     tracking = Tracking(config, run.path, first)
     try:
-        asyncio.run(_play(run, parts, tracking, first, progress or (lambda metrics: None)))
+        with interrupt.listening():
+            asyncio.run(_play(run, parts, tracking, first, progress or (lambda metrics: None)))
     finally:
         tracking.close()
     return run
@@ -119,9 +120,11 @@ async def _loop(
             or iteration % config.checkpoint.every == 0
             or iteration == config.iterations
             or (step is not None and due(config, step))
+            or interrupt.asked()
         ):
             parts.save(run, iteration)
         progress(metrics)
+        interrupt.leave(iteration, config.iterations)
 
 
 def make_jobs(
