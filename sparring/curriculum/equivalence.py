@@ -13,6 +13,7 @@ from typing import Any
 from sparring.credit import Credit
 from sparring.curriculum.buffer import histogram, keep
 from sparring.engines.chat import Chat
+from sparring.evaluate.pairs import load_pairs
 from sparring.games import equivalence_words as words
 from sparring.games import make_games
 from sparring.games.equivalence import ACCEPTED, Equivalence
@@ -33,6 +34,8 @@ class EquivalenceTeacher:
         if len(games) != 1:
             raise ConfigError("teach.kind: equivalence needs the game `equivalence`, once")
         self.config, self.game, self.chat = config, games[0], chat
+        if config.evaluate.pairs.data is not None:  # found now, not after the first round
+            load_pairs(config.evaluate.pairs.data, self.game.language)
         self.policies = {seat: config.players.get(seat, "main") for seat in (ALICE, BOB)}
         self.records: dict[str, list[Record]] = {ALICE: [], BOB: []}
 

@@ -240,8 +240,8 @@ class Equivalence(Game):
         said = words.proof_prompt(function)
         verdict = Verdict("fail", "proof", "there was no try")
         for _ in range(self.proof_tries):
-            state = {"rule": "", "text": facts.get("scripted_proof", "")}
-            turn = await alice.reply(said, view=View(state, ("proof",)), **limit)
+            view = _scripted_proof(p, function) if alice.policy == "scripted" else None
+            turn = await alice.reply(said, view=view, **limit)
             proof = words.block(turn.text, "haskell")
             if proof is None:
                 verdict = Verdict("fail", "form", "there is no closed ```haskell block")
@@ -302,6 +302,12 @@ class Equivalence(Game):
 @dataclass(frozen=True, slots=True)
 class _Ruling:
     verdict: Verdict
+
+
+def _scripted_proof(p: str, function: str) -> View:
+    from sparring.games.rewrites_haskell import proof
+
+    return _scripted("proof", words.fenced("haskell", proof(p, function)))
 
 
 def _limit(tokens: int | None) -> dict[str, Any]:
