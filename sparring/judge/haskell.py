@@ -24,7 +24,7 @@ from sparring.sandbox.bwrap import SandboxMissing
 from sparring.sandbox.haskell import MAIN, Haskell, Ran
 from sparring.types import Verdict, derive
 
-CASES = 300  # edge cases, and as many random inputs
+CASES = 800  # random inputs of an attack; edge cases are half as many at most
 BUDGET_MS = 2500
 ATTACK_S = 4  # of processor time, before an attack that hangs is ended
 ENOUGH = 10  # inputs on which both must have come to something

@@ -45,7 +45,7 @@ class Value a where
   edges :: Hints -> [a]
   write :: Int -> a -> ShowS
   drawList :: Hints -> Gen [a]
-  drawList h = scale (min 30) (listOf (draw h))
+  drawList h = oneof [scale (min 30) (listOf (draw h)), sizes h >>= \n -> vectorOf n (resize 4 (draw h))]
   edgeLists :: Hints -> [[a]]
   edgeLists h = [[]] ++ [[x] | x <- take 6 es] ++ [[x, y] | (x, y) <- zip es (drop 1 es)]
     ++ [[x, x] | x <- take 3 es] ++ [take 5 es, reverse (take 5 es)]
@@ -115,22 +115,33 @@ instance Value a => GFields (S1 c (K1 i a)) where
   gfwrite (M1 (K1 x)) = [write 11 x]
 
 whole :: (Integral a) => [Integer] -> Hints -> [a]
-whole extra h = map fromInteger (nub ([0, 1, -1, 2, -2, 3, 10, -7] ++ near ++ extra))
-  where near = take 40 (concat [[n, n + 1, n - 1, negate n] | n <- numbers h])
+whole extra h = map fromInteger (nub ([0, 1, -1, 2, -2, 3, 10, -7] ++ near h ++ extra))
+
+-- Lengths of lists: the programs' own constants, where those can be lengths.
+sizes :: Hints -> Gen Int
+sizes h = elements (2 : 3 : [fromInteger n | n <- near h, n >= 0, n <= 60])
+
+near :: Hints -> [Integer]
+near h = take 40 (concat [[n, n + 1, n - 1, negate n] | n <- numbers h])
+
+small :: [Integer]
+small = [4 .. 60] ++ [-3, -4 .. -12]
 
 bounded :: forall a. (Bounded a, Integral a) => Hints -> [a]
 bounded h = map fromInteger (filter fits (nub (map toInteger (whole [] h :: [Integer]) ++ ends)))
   where
     (low, high) = (toInteger (minBound :: a), toInteger (maxBound :: a))
-    ends = [low, low + 1, high, high - 1, high `div` 2, high `div` 2 + 1, low `div` 2]
+    ends = [low, low + 1, high, high - 1, high `div` 2, high `div` 2 + 1, low `div` 2] ++ small
     fits n = n >= low && n <= high
 
 drawBounded :: forall a. (Bounded a, Integral a) => Hints -> Gen a
 drawBounded h = frequency
   [ (5, sized (\n -> fromInteger <$> choose (negate' n, toInteger n)))
   , (2, fromInteger <$> choose (toInteger (minBound :: a), toInteger (maxBound :: a)))
-  , (2, elements (bounded h)) ]
-  where negate' n = if (minBound :: a) < 0 then negate (toInteger n) else 0
+  , (1, elements (bounded h)), (3, elements (0 : filter fits (map fromInteger (near h)))) ]
+  where
+    fits n = toInteger n `elem` near h
+    negate' n = if (minBound :: a) < 0 then negate (toInteger n) else 0
 
 writeWhole :: Integral a => Int -> a -> ShowS
 writeWhole _ n = showParen (i < 0) (shows i) where i = toInteger n
@@ -139,8 +150,8 @@ instance Value Integer where
   draw h = frequency
     [ (6, sized (\n -> choose (negate (toInteger n), toInteger n)))
     , (1, choose (negate (2 ^ (70 :: Int)), 2 ^ (70 :: Int)))
-    , (2, elements (edges h)) ]
-  edges = whole [12, 100, 1000, -1000, 2 ^ (63 :: Int), negate (2 ^ (63 :: Int)) - 1, 2 ^ (64 :: Int)]
+    , (1, elements (edges h)), (3, elements (0 : near h)) ]
+  edges = whole ([12, 100, 1000, -1000, 2 ^ (63 :: Int), negate (2 ^ (63 :: Int)) - 1, 2 ^ (64 :: Int)] ++ small)
   write = writeWhole
 
 instance Value Natural where
@@ -192,15 +203,19 @@ instance Value a => Value (Complex a) where
 
 instance Value Char where
   draw h = frequency
-    [(6, choose ('a', 'f')), (2, choose (' ', '~')), (1, elements (edges h)), (1, choose ('\0', '\x2ff'))]
+    [(6, choose ('a', 'f')), (2, choose (' ', '~')), (1, choose ('0', '9')), (1, elements (edges h)), (1, choose ('\0', '\x2ff'))]
   edges h = nub (take 12 (concat (strings h)) ++ "a zZA09_-\n\té\1234([")
   write _ c = shows c
   drawList h = frequency
-    ((6, scale (min 30) (listOf (draw h)))
-      : [(2, elements (strings h)) | not (null (strings h))]
+    ((6, scale (min 30) (listOf (draw h))) : (2, sizes h >>= \n -> vectorOf n (draw h))
+      : concat [[(2, elements given), (4, scale (min 12) (listOf (elements (concat given))))]
+               | let given = filter (not . null) (strings h), not (null given)]
       ++ [(1, unwords <$> scale (min 4) (listOf (listOf1 (choose ('a', 'c')))))])
   edgeLists h = nub (["", "a", " ", "ab", "ba", "aa", "aba", "a b", "A", "12", "0", "-1", " a ", "\n",
-    "hello world", "(()", "aAbB"] ++ take 20 (strings h ++ map (drop 1) (strings h)))
+    "hello world", "(()", "aAbB"] ++ take 20 (strings h ++ map (drop 1) (strings h)) ++ pairs)
+    where
+      known = take 4 (nub (concat (strings h)))
+      pairs = [[a, b] | a <- known, b <- known] ++ [[a, b, a, b] | a <- known, b <- known]
   writeList s = shows (s :: String)
 
 instance Value Bool
@@ -359,7 +374,7 @@ attack say hints seed from' cases budgetMs p q = do
               Nothing' why -> pure (["unanswered", unwords (writeInputs t), why] ++ shown a)
               _ | a == b -> go (done + 1) silent rest
                 | otherwise -> pure (["refuted", unwords (writeInputs t)] ++ shown a ++ shown b)
-  go 0 0 (drop from' (zip [0 ..] (inTurns (take cases (edgeInputs hints)) drawn)))
+  go 0 0 (drop from' (zip [0 ..] (inTurns (take (cases `div` 2) (edgeInputs hints)) drawn)))
 
 inTurns :: [a] -> [a] -> [a]
 inTurns (x : xs) (y : ys) = x : y : inTurns xs ys
