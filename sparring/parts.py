@@ -21,8 +21,10 @@ from sparring.teach import Teacher, make_teacher
 from sparring.types import Task
 
 if TYPE_CHECKING:
+    from sparring.engines import OwnEngine
     from sparring.engines.players import Players
     from sparring.learn.learner import Learner
+    from sparring.learn.policies import Policies
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +87,6 @@ class Parts:
 def build(config: Config) -> Parts:
     """Load the model and put the parts together."""
     from sparring.engines.players import Players
-    from sparring.engines.transformers import TransformersEngine
     from sparring.learn.device import choose_device, fast_allocations
     from sparring.learn.learner import Learner
     from sparring.learn.policies import load_policies
@@ -113,12 +114,7 @@ def build(config: Config) -> Parts:
         max_tokens=config.sampling.max_tokens,
         critic=config.credit.kind == "gae",
     )
-    engine = TransformersEngine(
-        policies,
-        max_batch=config.engine.max_batch,
-        lockstep=config.engine.lockstep,
-        graphs=config.engine.graphs,
-    )
+    engine = _engine(config, policies, dtype)
     engine.base = base_name(config.policy, config.seed)
     needs.seat_players(config, engine)
     credit = make_credit(**config.credit.model_dump())
@@ -135,6 +131,21 @@ def build(config: Config) -> Parts:
         Guard(config.guard),
         tasks,
         steps_of(config.schedule, games.values()),
+    )
+
+
+def _engine(config: Config, policies: Policies, dtype: str) -> OwnEngine:
+    if config.engine.kind == "vllm":
+        from sparring.engines.vllm import make_vllm
+
+        return make_vllm(config, policies, dtype)
+    from sparring.engines.transformers import TransformersEngine
+
+    return TransformersEngine(
+        policies,
+        max_batch=config.engine.max_batch,
+        lockstep=config.engine.lockstep,
+        graphs=config.engine.graphs,
     )
 
 

@@ -22,6 +22,7 @@ class OwnEngine(Engine, Protocol):
 
     chat: Chat
     policies: Policies
+    base: str  # which base model this is, for whoever would add a policy to it
 
     def outside(self) -> AbstractContextManager[None]:
         """Held by a game that waits for something other than this engine."""

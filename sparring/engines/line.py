@@ -93,9 +93,10 @@ class Line:
             )
 
     async def post(
-        self, path: str, body: dict[str, Any], read: Callable[[dict[str, Any]], Answer]
+        self, path: str, body: dict[str, Any], read: Callable[[bytes], Answer]
     ) -> Answer:
-        """What `read` makes of the answer; a KeyError and the like from it mean rubbish."""
+        """What `read` makes of the answer; a KeyError and the like from it mean rubbish. A path
+        is below the url, or from the server's root if it begins there."""
         tries = 1 if self._in_a_row >= _TIRED else 1 + self.server.retries
         reason, wait_s = "", 0.0
         self.usage.requests += 1
@@ -121,7 +122,7 @@ class Line:
         raise ServerFailed(f"{self.label} at {self.url}: {reason} ({times})")
 
     async def _try(
-        self, path: str, body: dict[str, Any], read: Callable[[dict[str, Any]], Answer]
+        self, path: str, body: dict[str, Any], read: Callable[[bytes], Answer]
     ) -> Answer:
         client = self._open()
         async with self._slots:
@@ -140,7 +141,7 @@ class Line:
         if status != 200:
             self._refused(status, headers, data)
         try:
-            return read(json.loads(data))
+            return read(data)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise _Again(
                 f"the answer is none ({type(error).__name__}: {error}): {_said(data)}"
@@ -150,9 +151,8 @@ class Line:
         self, client: httpx.AsyncClient, path: str, body: dict[str, Any]
     ) -> tuple[int, httpx.Headers, bytes]:
         data = bytearray()
-        async with client.stream(
-            "POST", f"{self.url}{path}", json=body, headers=self._headers()
-        ) as response:
+        place = httpx.URL(f"{self.url}/").join(path)
+        async with client.stream("POST", place, json=body, headers=self._headers()) as response:
             async for chunk in response.aiter_bytes():
                 data += chunk
                 if len(data) > _MOST_BYTES:

@@ -6,6 +6,7 @@ they are kept; where it does not, nobody can learn from its turns.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,9 +26,9 @@ class OpenAIEngine:
 
     async def act(self, request: Request) -> Turn:
         raw = request.messages[0]["role"] == RAW
-        path = "/completions" if raw else "/chat/completions"
+        path = "completions" if raw else "chat/completions"
         turn = await self.line.post(
-            path, self.body(request), lambda reply: self._turn(request, reply)
+            path, self.body(request), lambda data: self._turn(request, json.loads(data))
         )
         self.gives_ids = bool(turn.token_ids)
         return turn

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from sparring.engines import OwnEngine
 from sparring.engines.openai import OpenAIEngine
 from sparring.types import Request, Turn
+
+if TYPE_CHECKING:
+    from sparring.learn.policies import Policies
 
 
 class Players:
@@ -15,7 +19,15 @@ class Players:
 
     def __init__(self, own: OwnEngine, servers: Mapping[str, OpenAIEngine] | None = None) -> None:
         self.own, self.servers = own, dict(servers or {})
-        self.chat, self.policies = own.chat, own.policies
+        self.chat, self.base = own.chat, own.base
+
+    @property
+    def policies(self) -> Policies:
+        return self.own.policies
+
+    @policies.setter
+    def policies(self, policies: Policies) -> None:
+        self.own.policies = policies
 
     async def act(self, request: Request) -> Turn:
         server = self.servers.get(request.policy)
@@ -60,6 +72,8 @@ class Players:
         found: dict[str, float] = {}
         for server in self.servers.values():
             found |= server.line.metrics()
+        if hasattr(self.own, "metrics"):
+            found |= self.own.metrics()
         return found
 
     async def close(self) -> None:

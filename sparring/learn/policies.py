@@ -198,7 +198,10 @@ class LoraPolicies(Policies):
 
     def adapter(self, name: str) -> tuple[LoraConfig, dict[str, Tensor]]:
         """The adapter as peft saves it, for people who take it elsewhere."""
-        return self._lora, get_peft_model_state_dict(self._peft, adapter_name=slot_name(name))
+        # peft would look on the hub whether embeddings were added; none are ever adapted here.
+        return self._lora, get_peft_model_state_dict(
+            self._peft, adapter_name=slot_name(name), save_embedding_layers=False
+        )
 
     def merged(self, name: str) -> Any:
         """The base model with the adapter folded in. It takes the base's place: nothing else can

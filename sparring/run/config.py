@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from sparring.nearest import nearest
 from sparring.run.section import ConfigError, Section
-from sparring.run.servers import ServerConfig, check_server
+from sparring.run.servers import ServerConfig, VllmConfig, check_server
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 
@@ -125,19 +125,6 @@ class LearnConfig(Section):
     critic_lr: float = Field(1e-3, gt=0)
     reference: Literal["base", "moving"] = "base"  # moving: magnetic mirror descent
     reference_rate: float = Field(0.05, gt=0, le=1)
-
-
-class VllmConfig(Section):
-    """Of `engine.kind: vllm`: in this process, or on a server that shares its disk."""
-
-    server: ServerConfig | None = None  # None: in this process, with what stands below
-    gpu_memory_utilization: float = Field(0.4, gt=0, le=1)  # the learner needs the rest
-    tensor_parallel_size: int = Field(1, ge=1)
-    max_model_len: int | None = Field(None, ge=2)
-    max_loras: int = Field(4, ge=1)  # adapters that may share a batch
-    kv_cache_gb: float | None = Field(None, gt=0)  # instead of what the utilization leaves
-    eager: bool = False  # no graphs are captured: starts sooner, speaks slower
-    sleep: bool = True  # hand the GPU's memory over while the learner learns
 
 
 class EngineConfig(Section):

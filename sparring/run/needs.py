@@ -15,8 +15,8 @@ from sparring.tasks.source import held_out_tasks
 from sparring.types import BASE, MAIN, Task
 
 if TYPE_CHECKING:
+    from sparring.engines import OwnEngine
     from sparring.engines.openai import OpenAIEngine
-    from sparring.engines.transformers import TransformersEngine
 
 
 def tasks_of(config: Config, games: Mapping[str, Game]) -> dict[str, list[Task]]:
@@ -101,7 +101,7 @@ def seat_servers(config: Config) -> dict[str, OpenAIEngine]:
     return found
 
 
-def seat_players(config: Config, engine: TransformersEngine) -> None:
+def seat_players(config: Config, engine: OwnEngine) -> None:
     """Give the engine the players that do not learn: checkpoints of runs, copies of the base."""
     for policy in _seated(config):
         if policy in PROGRAMS or policy in engine.policies.names():

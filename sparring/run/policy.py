@@ -14,6 +14,7 @@ from sparring.run.rundir import RunDir
 from sparring.types import BASE, MAIN
 
 if TYPE_CHECKING:
+    from sparring.engines import OwnEngine
     from sparring.engines.transformers import TransformersEngine
     from sparring.learn.policies import Policies
 
@@ -71,7 +72,7 @@ def load_engine(
     return engine, found.name if found else BASE
 
 
-def add_policy(engine: TransformersEngine, policy: str, name: str) -> None:
+def add_policy(engine: OwnEngine, policy: str, name: str) -> None:
     """Load another policy of the same base model beside those an engine has."""
     found = find_trained(policy)
     learn = found.config.learn if found else None
@@ -116,7 +117,19 @@ def find_trained(policy: str) -> Trained | None:
             f"{run.path} has the policies {', '.join(sorted(files))}; say which, as in "
             f"{run.path}@{int(folder.name[5:])}:{min(files)}"
         )
-    return Trained(run.config(), files[who], who)
+    config = run.config()
+    config.policy = _base_beside(config.policy, run.path)
+    return Trained(config, files[who], who)
+
+
+def _base_beside(policy: str, folder: Path) -> str:
+    """A base model that is a folder is found again where it and the run have moved together."""
+    parts = Path(policy).parts
+    for i in range(len(parts) - 1):
+        moved = folder.resolve().parent.joinpath(*parts[i:])
+        if not Path(policy).exists() and (moved / "config.json").is_file():
+            return str(moved)
+    return policy
 
 
 def _adapter(folder: Path) -> Trained:
@@ -155,14 +168,14 @@ def base_name(policy: str, seed: int) -> str:
     return f"{policy} (seed {seed})" if policy == "nano" else policy
 
 
-def _base_weights(engine: TransformersEngine, policy: str, base: str) -> dict[str, Any] | None:
+def _base_weights(engine: OwnEngine, policy: str, base: str) -> dict[str, Any] | None:
     """The weights of a base model other than the engine's; its own need not be loaded again."""
     if base == engine.base:
         return None
     return _policies(policy, LearnConfig(weights="full")).state(BASE)
 
 
-def _take_kind(engine: TransformersEngine, learn: LearnConfig | None) -> None:
+def _take_kind(engine: OwnEngine, learn: LearnConfig | None) -> None:
     """An engine that has only its base yet takes policies of whichever kind comes first."""
     from sparring.learn.policies import wrap_model
 

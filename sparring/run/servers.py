@@ -1,5 +1,5 @@
-"""Players that live on a server: how a person names one, and what a run may say of it. A key is
-only ever named here, by its variable: a config is written into the run's folder."""
+"""What a run may say of servers that play in it, and of vLLM. A key is only ever named here, by
+its variable: a config is written into the run's folder."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ class ServerConfig(Section):
     price_out: float = Field(0.0, ge=0)
     ids: bool = False  # ask for token ids and logprobs, in vLLM's way; others may refuse to be
     body: dict[str, Any] = Field(default_factory=dict)  # more fields of a request; null drops one
+
+
+class VllmConfig(Section):
+    """Of `engine.kind: vllm`: in this process, or on a server that shares its disk."""
+
+    server: ServerConfig | None = None  # None: in this process, with what stands below
+    gpu_memory_utilization: float = Field(0.4, gt=0, le=1)  # the learner needs the rest
+    tensor_parallel_size: int = Field(1, ge=1)
+    max_model_len: int | None = Field(None, ge=2)
+    max_loras: int = Field(4, ge=1)  # adapters that may share a batch
+    kv_cache_gb: float | None = Field(None, gt=0)  # instead of what the utilization leaves
+    eager: bool = False  # no graphs are captured: starts sooner, speaks slower
+    sleep: bool = True  # hand the GPU's memory over while the learner learns
 
 
 def server_of(policy: str, servers: Mapping[str, ServerConfig]) -> ServerConfig | None:

@@ -1,0 +1,282 @@
+"""The vLLM engine: every policy reaches it as an adapter, when it is asked for and when it has
+moved. A stand-in, which reads adapters from disk as vLLM does, shows that here; vLLM itself
+is asked where it is installed."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rogue import Rogue, rogue_server
+
+from sparring.engines import vllm
+from sparring.engines.generate import generate
+from sparring.engines.line import Line, ServerFailed
+from sparring.engines.transformers import PromptTooLong, TransformersEngine
+from sparring.engines.vllm import Adapter, OverHttp, Spoken, VllmEngine, make_vllm, width
+from sparring.learn.learner import CanaryError
+from sparring.learn.models import load_model
+from sparring.learn.policies import LoraPolicies
+from sparring.run.config import ConfigError, make_config
+from sparring.run.policy import find_trained
+from sparring.run.rundir import read_lines
+from sparring.run.servers import ServerConfig
+from sparring.train import train
+from sparring.types import Request, Sampling, Turn
+
+
+class StandIn:
+    """A second copy of the model, to which adapters come as files."""
+
+    def __init__(self, rank: int = 4, alpha: int = 8, seed: int = 0) -> None:
+        model, tokenizer = load_model("nano", seed=seed)
+        self.copy = TransformersEngine(LoraPolicies(model, tokenizer, r=rank, alpha=alpha))
+        self.done: list[str] = []
+        self.deaf = False  # to what is published after the first time
+
+    async def generate(
+        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None
+    ) -> Spoken:
+        name = "base" if adapter is None else adapter.name
+        with self.copy.policies.using(name) as model:
+            [reply] = generate(model, self.copy.chat, [prompt], [how], [seed])
+        return Spoken(reply.token_ids, reply.logprobs, reply.finish)
+
+    async def load(self, adapter: Adapter) -> None:
+        self.done.append(f"load {adapter.name}")
+        self.copy.policies.add(adapter.name)
+        found = find_trained(str(adapter.folder))
+        assert found is not None
+        if not (self.deaf and len(self.done) > 1):
+            found.load_into(self.copy.policies, adapter.name)
+
+    async def unload(self, adapter: Adapter) -> None:
+        self.done.append(f"unload {adapter.name}")
+        self.copy.policies.remove(adapter.name)
+
+    async def sleep(self) -> None:
+        self.done.append("sleep")
+
+    async def wake(self) -> None:
+        self.done.append("wake")
+
+    async def close(self) -> None:
+        self.done.append("close")
+
+
+def ask(text: str, seed: int = 0, policy: str = "main", **sampling: Any) -> Request:
+    options = {"max_tokens": 6, **sampling}
+    return Request("s", policy, [{"role": "user", "content": text}], Sampling(**options), seed)
+
+
+def answer(engine: Any, requests: list[Request]) -> list[Turn]:
+    async def all_at_once() -> list[Turn]:
+        return list(await asyncio.gather(*(engine.act(r) for r in requests)))
+
+    return asyncio.run(all_at_once())
+
+
+def move(policies: Any, name: str, by: float) -> None:
+    with torch.no_grad():
+        for parameter in policies.parameters(name).values():
+            parameter.add_(by)
+
+
+def test_it_says_what_the_embedded_engine_says(make_policies: Any) -> None:
+    policies = make_policies("lora", ("main", "bob"))
+    engine = VllmEngine(policies, StandIn())
+    requests = [
+        ask(text, seed, policy, temperature=temperature)
+        for seed, text in enumerate(("a", "tell me more"))
+        for policy in ("main", "bob", "base")
+        for temperature in (1.0, 0.7)
+    ]
+    expected = answer(TransformersEngine(policies), requests)
+    for mine, theirs in zip(answer(engine, requests), expected, strict=True):
+        assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
+        assert replace(mine, logprobs=[]) == replace(theirs, logprobs=[])
+
+
+def test_adapters_are_given_once_and_swapped_when_they_have_moved(make_policies: Any) -> None:
+    policies, link = make_policies("lora", ("main", "bob")), StandIn()
+    engine = VllmEngine(policies, link)
+    before = answer(engine, [ask("a", i, p) for i in range(4) for p in ("main", "bob", "base")])
+    assert link.done == ["load main.1", "load bob.2"]
+    engine.publish()
+    answer(engine, [ask("a"), ask("a", policy="bob")])
+    assert link.done == ["load main.1", "load bob.2"], "nothing had moved"
+    move(policies, "main", 0.05)
+    engine.publish()
+    after = answer(engine, [ask("a", i, p) for i in range(4) for p in ("main", "bob", "base")])
+    assert link.done[2:] == ["load main.5", "unload main.1"]
+    same = [a.logprobs == b.logprobs for a, b in zip(after, before, strict=True)]
+    assert same == [False, True, True] * 4
+    assert sorted(p.name for p in engine._folder.iterdir()) == ["2", "5"], "no others are kept"
+    asyncio.run(engine.close())
+    assert not engine._folder.exists()
+
+
+def test_memory_is_handed_over_while_the_learner_learns(make_policies: Any) -> None:
+    policies, link = make_policies("lora"), StandIn()
+    engine = VllmEngine(policies, link, sleeps=True)
+
+    async def one_round() -> None:
+        await engine.act(ask("a"))
+        async with engine.learning():
+            link.done.append("learn")
+            move(policies, "main", 0.05)
+        await engine.act(ask("a"))
+        with pytest.raises(RuntimeError):
+            async with engine.learning():
+                raise RuntimeError("out of memory")
+
+    asyncio.run(one_round())
+    rest = ["load main.2", "unload main.1", "sleep", "wake"]
+    assert link.done == ["load main.1", "sleep", "learn", "wake", *rest]
+
+
+def test_a_prompt_without_room_fails_by_itself(make_policies: Any) -> None:
+    engine = VllmEngine(make_policies("lora"), StandIn(), limit=16)
+    with pytest.raises(PromptTooLong, match="do not fit the 16 positions"):
+        answer(engine, [ask("a long prompt")])
+    assert answer(engine, [ask("a")])[0].token_ids
+
+
+def test_probabilities_are_the_learners(make_policies: Any) -> None:
+    policies = make_policies("lora")
+    own = TransformersEngine(policies).probabilities("main", "a", ["x", "yes"])
+    assert VllmEngine(policies, StandIn()).probabilities("main", "a", ["x", "yes"]) == own
+
+
+@pytest.mark.parametrize(("rank", "room"), [(1, 1), (2, 8), (16, 16), (17, 32), (512, 512)])
+def test_room_for_adapters(rank: int, room: int) -> None:
+    assert width(rank) == room
+
+
+def config_of(**engine: Any) -> dict[str, Any]:
+    return {
+        "policy": "nano",
+        "iterations": 3,
+        "games": {"tictactoe": {"style": "terse"}},
+        "sampling": {"max_tokens": 1, "temperature": 0.8},
+        "collect": {"episodes": 16},
+        "evaluate": {"games": 2, "every": 3},
+        "engine": {"kind": "vllm", "device": "cpu", "dtype": "float32", **engine},
+        "learn": {"lora_r": 4, "lora_alpha": 8, "lr": 0.003},
+    }
+
+
+def test_what_cannot_be_is_said_before_anything_starts(
+    make_policies: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = config_of()
+    with pytest.raises(ConfigError, match=r"learn\.weights must be `lora`"):
+        VllmEngine(make_policies("full"), StandIn())
+    with pytest.raises(ConfigError, match="no more than 512"):
+        width(513)
+    config = make_config({**data, "sampling": {"top_p": 0.9}})
+    with pytest.raises(ConfigError, match="top_p and top_k"):
+        make_vllm(config, make_policies("lora"), "float32")
+    monkeypatch.setattr(vllm.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="vLLM is not installed: pip install"):
+        make_vllm(make_config(data), make_policies("lora"), "float32")
+    with pytest.raises(ConfigError, match=r"no key 'engine\.vllm\.server\.modle'.*model"):
+        make_config(config_of(vllm={"server": {"url": "http://x/v1", "modle": "m"}}))
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    link = StandIn()
+    monkeypatch.setattr(
+        "sparring.engines.vllm.make_vllm",
+        lambda config, policies, dtype: VllmEngine(policies, link, sleeps=True),
+    )
+    return link
+
+
+def test_a_run_learns_through_adapters_and_the_canary_proves_it(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    run = train(make_config(config_of()), tmp_path / "run")
+    lines = list(read_lines(run.metrics))
+    assert [line["iteration"] for line in lines] == [1, 2, 3]
+    assert max(line["learn/canary"] for line in lines) < 1e-4
+    loads = [done for done in stand_in.done if done.startswith("load")]
+    assert len(loads) == 4, "once to begin with, and after each of three updates"
+    assert stand_in.done.count("sleep") == 3 and stand_in.done[-1] == "close"
+
+
+def test_a_swap_that_failed_is_noticed_by_the_canary(stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in.deaf = True
+    config = config_of()
+    config["canary"], config["learn"]["lr"] = 0.01, 0.1
+    with pytest.raises(CanaryError, match="speaks with other"):
+        train(make_config(config), tmp_path / "run")
+
+
+# --- over HTTP ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rogue() -> Iterator[Rogue]:
+    with rogue_server() as server:
+        yield server
+
+
+def over_http(rogue: Rogue) -> OverHttp:
+    server = ServerConfig(url=rogue.url, model="base-model", retries=1, backoff_s=0.01)
+    return OverHttp(Line(server, "vllm"))
+
+
+def test_over_http_adapters_and_ids_travel(rogue: Rogue, tmp_path: Path) -> None:
+    choice = {
+        "text": "hi",
+        "finish_reason": "length",
+        "prompt_token_ids": [1, 2],
+        "token_ids": [3, 4],
+        "logprobs": {"token_logprobs": [-0.25, -0.75]},
+    }
+    adapter = Adapter("main.7", 7, tmp_path, "")
+
+    def serve(handler: Any, body: dict[str, Any]) -> None:
+        if handler.path == "/v1/completions":
+            handler.send(200, {"choices": [choice]})
+        else:
+            handler.send(200, b"Success: LoRA adapter 'main.7' added successfully.")
+
+    rogue.default = serve
+    link = over_http(rogue)
+
+    async def whole() -> list[Spoken]:
+        await link.load(adapter)
+        how = Sampling(temperature=0.5, max_tokens=2, stop=("x",))
+        said = [await link.generate([1, 2], how, 9, who) for who in (adapter, None)]
+        await link.unload(adapter)
+        await link.sleep()
+        await link.wake()
+        await link.close()
+        return said
+
+    assert asyncio.run(whole()) == [Spoken([3, 4], [-0.25, -0.75], "length")] * 2
+    assert rogue.paths == [
+        "/v1/load_lora_adapter",
+        "/v1/completions",
+        "/v1/completions",
+        "/v1/unload_lora_adapter",
+        "/sleep?level=1",
+        "/wake_up",
+    ]
+    assert rogue.bodies[0] == {"lora_name": "main.7", "lora_path": str(tmp_path)}
+    assert [body["model"] for body in rogue.bodies[1:3]] == ["main.7", "base-model"]
+    told = rogue.bodies[1]
+    assert (told["prompt"], told["seed"], told["stop"]) == ([1, 2], 9, ["x"])
+
+
+def test_a_server_that_gives_no_ids_cannot_train_anybody(rogue: Rogue) -> None:
+    choice = {"text": "hi", "finish_reason": "stop"}
+    rogue.default = lambda handler, body: handler.send(200, {"choices": [choice]})
+    with pytest.raises(ServerFailed, match="no token ids and logprobs"):
+        asyncio.run(over_http(rogue).generate([1], Sampling(), 0, None))
