@@ -57,12 +57,12 @@ async def _closing_evaluation(run: RunDir) -> None:
     }
     trained, episodes = await evaluate(games, engine, policy=name, **plan)
     untrained, _ = await evaluate(games, engine, policy=UNTRAINED, **plan)
+    matchings = {n: g for n, g in games.items() if isinstance(g, MatchingGame)}
     for policy, results in ((name, trained), (UNTRAINED, untrained)):
-        for game, result in results.items():
-            if isinstance(games[game], MatchingGame):
-                small = {**plan, "games": min(_SIZED, plan["count"])}
-                del small["count"]
-                result["by_size"] = await by_size(game, games[game], engine.act, policy, **small)
+        for n, g in matchings.items():
+            less = {k: v for k, v in plan.items() if k != "count"}
+            count = min(_SIZED, plan["count"])
+            results[n]["by_size"] = await by_size(n, g, engine.act, policy, count, **less)
     found = {**trained, UNTRAINED: untrained}
     write_whole(run.path / "evaluation.json", json.dumps(found, indent=1).encode())
     shown = [e for i, e in enumerate(episodes) if i % config.evaluate.final < _SHOWN]
