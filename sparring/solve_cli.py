@@ -124,7 +124,8 @@ class Show:
                 print(f"── {stage} ──\n{text}")
         if len(made) > 1:
             print(
-                f"attempt {best.number + 1} of {len(made)}: {best.passed} of {len(problem.tests)} tests, "
+                f"attempt {best.number + 1} of {len(made)}: "
+                f"{best.passed} of {len(problem.tests)} tests, "
                 f"{best.agrees} results agreed with"
             )
         print(f"── program ──\n{best.code.strip()}")
