@@ -270,7 +270,11 @@ class Ghci:
 
     @staticmethod
     def _ruling(lines: list[str], mark: str) -> Ran:
-        reports = [json.loads(line[len(mark) :]) for line in lines if line.startswith(mark)]
+        reports: list[list[str]] = []
+        for line in lines:
+            with suppress(ValueError):
+                if line.startswith(mark):
+                    reports.append(json.loads(line[len(mark) :]))
         if not reports:
             return Ran("broken", "\n".join(lines)[-800:])
         if reports[-1][0] == "died":

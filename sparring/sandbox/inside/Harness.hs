@@ -413,4 +413,9 @@ report mark seconds action = do
     Just (Exited ExitSuccess) -> pure ()
     Just (Exited _) -> say ["died", "memory"]
     _ -> say ["died", "time-out"]
-  where say parts = putStrLn (mark ++ "[" ++ intercalate "," (map json parts) ++ "]") >> hFlush stdout
+  where
+    say parts = do
+      let line = mark ++ "[" ++ intercalate "," (map json parts) ++ "]"
+      _ <- evaluate (length line)  -- all of it before any of it is written
+      putStrLn line
+      hFlush stdout
