@@ -31,7 +31,7 @@ from sparring.instances import (
     write_parquet,
 )
 from sparring.run.config import ConfigError
-from sparring.run.policy import load_engine
+from sparring.run.policy import load_player
 from sparring.run.rundir import differing, mend, read_lines, write_whole
 from sparring.types import Episode, Sampling, derive, episode_from_json
 
@@ -97,15 +97,13 @@ async def _play(
     progress: Progress | None,
 ) -> list[Episode]:
     episodes = list(kept)
+    rewards = [_reward(episode) for episode in kept]
 
     def tell(episode: Episode) -> None:
-        nonlocal done
-        done += 1
-        rewards.append(fmean(episode.rewards.values()) if episode.void is None else 0.0)
+        rewards.append(_reward(episode))
         if progress is not None:
-            progress({"iteration": done, "reward/avg_batch_reward": fmean(rewards)})
+            progress({"iteration": len(rewards), "reward/avg_batch_reward": fmean(rewards)})
 
-    done, rewards = len(kept), [fmean(e.rewards.values()) for e in kept if e.void is None]
     async with opened([game]):
         while len(episodes) < plan.games:
             numbers = range(len(episodes), min(len(episodes) + CHUNK, plan.games))
@@ -124,6 +122,10 @@ async def _play(
             _append(out / GAMES, lines)
             episodes += played
     return episodes
+
+
+def _reward(episode: Episode) -> float:
+    return fmean(episode.rewards.values()) if episode.void is None else 0.0
 
 
 def _jobs(plan: Plan, game: Game, name: str, numbers: Sequence[int]) -> list[Job]:
@@ -146,7 +148,7 @@ def _voice(plan: Plan, device: str) -> tuple[Speak, str, Callable[[], Any] | Non
     """Who speaks, by which name, and what holds the engine while a judge rules."""
     if plan.policy in PROGRAMS:
         return _nobody, plan.policy, None
-    engine, name = load_engine(plan.policy, device=device)
+    engine, name = load_player(plan.policy, device=device)
     return engine.act, name, engine.outside
 
 

@@ -211,6 +211,7 @@ class MatchingGame(Game):
     def view(self, talk: Talk, seat: str) -> View:
         """What a program may know. Its legal actions are answers, or some of the proposals."""
         size, terse = len(talk.data["table"]), self.style == "terse"
+        actions: tuple[str, ...]
         if talk.offer is not None:
             actions = ("y", "n") if terse else ("[accept]", "[reject]")
         elif terse:

@@ -17,8 +17,8 @@ UNKNOWN = 50  # what a cell counts that neither player sees
 MOST = 99  # the largest value of a cell
 
 
-def best_matching(grid: Sequence[Sequence[float]]) -> Matching:
-    """The matching of the largest sum, by the Hungarian method."""
+def best_matching(grid: Any) -> Matching:
+    """The matching of the largest sum, by the Hungarian method; of lists or of an array."""
     from scipy.optimize import linear_sum_assignment
 
     _, papers = linear_sum_assignment(grid, maximize=True)
@@ -58,6 +58,7 @@ def draw_table(
     import numpy as np
 
     rng = np.random.Generator(np.random.PCG64(derive(seed, "table")))
+    rows = np.arange(size)
     found: tuple[float, dict[str, Any]] | None = None
     count = 0
     while count < draws or found is None:
@@ -65,13 +66,13 @@ def draw_table(
         table = rng.integers(0, MOST + 1, (size, size))
         masks = rng.random((2, size, size)) < see
         table[~masks.any(axis=0)] = UNKNOWN
-        best = table[np.arange(size), list(best_matching(table))].sum()
+        best = table[rows, np.array(best_matching(table))].sum()
         if not masks.any() or best == 0:
             continue  # nothing to match by
         ratios: list[float] = []
         for mask in masks:
-            own = best_matching(np.where(mask, table, UNKNOWN))
-            ratios.append(float(table[np.arange(size), list(own)].sum() / best))
+            own = np.array(best_matching(np.where(mask, table, UNKNOWN)))
+            ratios.append(float(table[rows, own].sum() / best))
             if found is not None and ratios[-1] >= found[0]:
                 break  # no better than what is there
         else:

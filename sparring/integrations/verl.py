@@ -32,7 +32,7 @@ _OPENING = asyncio.Lock()
 
 
 @register(AGENT)
-class GameLoop(AgentLoopBase):  # type: ignore[misc]  # verl is not there when types are checked
+class GameLoop(AgentLoopBase):
     """One row, one game. Every seat speaks with the model that verl serves; what comes back are
     the sequences of the row's seat, or of all seats where the row names none."""
 
