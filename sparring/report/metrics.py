@@ -81,6 +81,17 @@ LEARN: dict[str, tuple[str, str, bool]] = {
         "Nats per token between the policy and the one that holds it back.",
         False,
     ),
+    "value_loss": (
+        "What the critic is off by",
+        "Half the squared gap between the value it gives a reply and what came of it.",
+        False,
+    ),
+    "moved": (
+        "Distance from the policy that spoke",
+        "Nats per token that learning from a batch has moved it.",
+        False,
+    ),
+    "stopped": ("Epochs cut short", "Whether it had moved far enough to stop.", False),
     "clip_rate": (
         "Clipped updates",
         "Share of tokens held back because the policy had moved far enough.",

@@ -230,6 +230,25 @@ def test_stages_see_what_they_are_said_to_see() -> None:
     assert all("Double a number." in text and "def double(n: int)" in text for text in shown)
 
 
+def test_only_turns_of_the_stages_in_training_train() -> None:
+    from sparring.game import Table
+    from sparring.types import Turn
+
+    async def speak(request: Request) -> Turn:
+        return Turn(request.seat, request.policy, "", "x", token_ids=[1], logprobs=[0.0])
+
+    async def go(stages: frozenset[str] | None) -> list[bool]:
+        table = Table(
+            ("a",), {"a": "main"}, speak, trainable=lambda seat, policy: True, stages=stages
+        )
+        for stage in ("first", "second", ""):
+            await table["a"].act("?", stage=stage)
+        return [turn.trainable for turn in table.turns]
+
+    assert asyncio.run(go(frozenset({"second"}))) == [False, True, True]
+    assert asyncio.run(go(None)) == [True, True, True]
+
+
 def test_a_sixth_stage_is_one_entry() -> None:
     entry = {"name": "review", "instruction": "Find a mistake.", "sees": ["pseudocode"]}
     names = [stage.name for stage in STAGES]
