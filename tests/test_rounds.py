@@ -61,6 +61,12 @@ def test_a_run_that_died_often_equals_one_that_never_did(run: Path, tmp_path: Pa
     assert events(broken, "resumed")
 
 
+def test_the_recipe_in_words_runs_small_too(tmp_path: Path) -> None:
+    life = train("matching-smollm2", tmp_path / "run", *FAST, "iterations=1")
+    assert life.code == 0, life.err
+    assert {p.name for p in (tmp_path / "run" / "iter_1").iterdir()} == FILES
+
+
 def test_an_adapter_is_left_where_adapters_learn(tmp_path: Path) -> None:
     lora = ("learn.weights=lora", "learn.lora_r=4", "iterations=1")
     life = train("matching", tmp_path / "run", *FAST, *lora)

@@ -60,7 +60,7 @@ def export(source: Path, out: Path) -> dict[str, Any]:
     out.mkdir(parents=True, exist_ok=True)
     model = _model(wish.model, out)
     write_parquet(out / TRAIN, kept, train, "train")
-    write_parquet(out / VAL, kept, val or train[:1], "val")
+    write_parquet(out / VAL, kept, val or train[:1], "val")  # verl wants one row at least
     lengths = _lengths([one for part in parts for one in part])
     write_whole(out / CONFIG, _config(wish, model, *lengths, rows=len(train)).encode())
     loop = [{"name": AGENT, "_target_": "sparring.integrations.verl.GameLoop"}]
