@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lives import Moment, events, train, whole
 
-from sparring.curriculum.equivalence import alice_records, balanced, bob_records
+from sparring.curriculum.equivalence import alice_records, balanced, bob_records, earlier
 from sparring.evaluate.pairs import load_pairs, score
 from sparring.learn.demonstrations import read_demonstrations
 from sparring.run.config import ConfigError
@@ -157,3 +157,14 @@ def test_pairs_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     file.write_text('{"id": "x", "p": "def f(): pass", "claim": "equivalent"}\n')
     with pytest.raises(ConfigError, match=r"pair x .* 'q'"):
         load_pairs(str(file), "python")
+
+
+def test_records_of_earlier_rounds_are_gone_on_with(tmp_path: Path) -> None:
+    file = tmp_path / "bob.jsonl"
+    file.write_text('{"user_prompt": "?", "output": "yes", "branch": "seq"}\n')
+    [record] = earlier(str(file))
+    assert record["branch"] == "seq" and record["task"] == "given"
+    assert earlier(None) == []
+    file.write_text('{"user_prompt": "?"}\n')
+    with pytest.raises(ConfigError, match="record 1"):
+        earlier(str(file))

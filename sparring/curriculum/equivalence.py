@@ -20,6 +20,7 @@ from sparring.games.equivalence import ACCEPTED, Equivalence
 from sparring.run.config import Config, ConfigError
 from sparring.run.needs import frozen
 from sparring.run.rundir import write_whole
+from sparring.tasks import load_tasks
 from sparring.types import Episode, Sample, derive
 
 ALICE, BOB = "alice", "bob"
@@ -37,7 +38,8 @@ class EquivalenceTeacher:
         if config.evaluate.pairs.data is not None:  # found now, not after the first round
             load_pairs(config.evaluate.pairs.data, self.game.language)
         self.policies = {seat: config.players.get(seat, "main") for seat in (ALICE, BOB)}
-        self.records: dict[str, list[Record]] = {ALICE: [], BOB: []}
+        given = {ALICE: config.teach.alice_data, BOB: config.teach.bob_data}
+        self.records = {seat: earlier(source) for seat, source in given.items()}
 
     def lessons(
         self, episodes: list[Episode], iteration: int, run: Path
@@ -106,6 +108,19 @@ class EquivalenceTeacher:
 
     def load(self, state: dict[str, Any]) -> None:
         self.records = {seat: list(records) for seat, records in state["records"].items()}
+
+
+def earlier(source: str | None) -> list[Record]:
+    """Records that other rounds left, to be added to."""
+    if source is None:
+        return []
+    from sparring.learn.demonstrations import Demonstration
+
+    found = []
+    for number, task in enumerate(load_tasks(source, None), 1):
+        Demonstration.from_record(task.data, f"record {number} of {source}")
+        found.append({"system_prompt": "", "task": "given", "branch": "", **task.data})
+    return found
 
 
 def alice_records(episode: Episode, *, predict: bool = False) -> list[Record]:

@@ -12,6 +12,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from sparring.nearest import nearest
+from sparring.run.cluster import RayConfig
 from sparring.run.section import ConfigError, Section
 from sparring.run.servers import ServerConfig, VllmConfig, check_server
 
@@ -76,6 +77,8 @@ class TeachConfig(Section):
     easy: float = Field(0.2, ge=0, le=1)  # equivalence: share of the others that is kept
     predict: bool = False  # equivalence: whether Alice also learns to say how hard a pair is
     balance: bool = True  # equivalence: whether both branches weigh the same
+    alice_data: str | None = None  # equivalence: records of earlier rounds, to begin with
+    bob_data: str | None = None
 
 
 class ScheduleConfig(Section):
@@ -255,6 +258,7 @@ class Config(Section):
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     learn: LearnConfig = Field(default_factory=LearnConfig)
     engine: EngineConfig = Field(default_factory=EngineConfig)
+    ray: RayConfig = Field(default_factory=RayConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
     math: MathConfig = Field(default_factory=MathConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
