@@ -1,0 +1,197 @@
+"""The same single-turn GRPO work on this project and on TRL's GRPOTrainer (transformers backend),
+in turns, each in a process of its own: samples per second and peak memory.
+
+    python benchmarks/grpo.py [--policy nano] [--prompts 16] [--generations 8] [--tokens 64]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sparring.game import Game, Outcome, Table
+from sparring.types import Task
+
+LETTER = "e"
+LR = 1e-4
+
+
+def reward(text: str) -> float:
+    """How much of a reply is the letter: cheap, and never the same for all of a group."""
+    return text.count(LETTER) / max(1, len(text))
+
+
+def question(i: int) -> str:
+    return f"Write a line about the number {i}, in plain words."
+
+
+@dataclass
+class OneReply(Game):
+    seats: ClassVar[tuple[str, ...]] = ("writer",)
+
+    async def play(self, task: Task, table: Table) -> Outcome:
+        turn = await table["writer"].act(task.data["question"])
+        return Outcome(writer=reward(turn.text))
+
+
+def ours(args: argparse.Namespace) -> list[float]:
+    from sparring.collect import Job, collect
+    from sparring.credit.group_relative import GroupRelative
+    from sparring.engines.transformers import TransformersEngine
+    from sparring.learn.device import choose_device, fast_allocations
+    from sparring.learn.learner import Learner
+    from sparring.learn.policies import load_policies
+    from sparring.run.config import LearnConfig
+    from sparring.teach import teach
+    from sparring.types import MAIN, Sampling
+
+    fast_allocations()
+    device, dtype = choose_device()
+    config = LearnConfig(weights="full", lr=LR, aggregation="grpo")
+    policies = load_policies(args.policy, config, device=device, dtype=dtype)
+    learner = Learner(policies, [MAIN], config, max_tokens=args.tokens)
+    engine = TransformersEngine(policies, max_batch=args.prompts * args.generations)
+    game, credit = OneReply(), GroupRelative(scale=True)
+    seconds = []
+    for step in range(args.steps + 1):
+        jobs = [
+            Job(
+                id=f"{step}-{p}-{g}",
+                name="one_reply",
+                game=game,
+                task=Task(str(p), data={"question": question(step * args.prompts + p)}),
+                seed=hash((step, p, g)) & 0xFFFFFFFF,
+                seating={"writer": MAIN},
+                group=f"{step}-{p}",
+                learned=frozenset({MAIN}),
+            )
+            for p in range(args.prompts)
+            for g in range(args.generations)
+        ]
+        started = time.perf_counter()
+        sampling = Sampling(max_tokens=args.tokens)
+        episodes = asyncio.run(collect(jobs, engine.act, sampling=sampling))
+        learner.fit(teach(credit, episodes), step, args.steps + 1)
+        seconds.append(time.perf_counter() - started)
+    return seconds[1:]
+
+
+def theirs(args: argparse.Namespace) -> list[float]:
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    from sparring.learn.device import choose_device
+    from sparring.learn.models import load_model
+
+    device, dtype = choose_device()
+    model, tokenizer = load_model(args.policy, device=device, dtype=dtype, seed=0)
+    model.train()
+    tokenizer.padding_side = "left"
+    count = args.prompts * (args.steps + 2)
+    data = Dataset.from_list(
+        [{"prompt": [{"role": "user", "content": question(i)}]} for i in range(count)]
+    )
+    stamps: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            stamps.append(time.perf_counter())
+
+    with tempfile.TemporaryDirectory() as folder:
+        plan = GRPOConfig(
+            output_dir=folder,
+            per_device_train_batch_size=args.prompts * args.generations,
+            num_generations=args.generations,
+            max_completion_length=args.tokens,
+            max_steps=args.steps + 1,
+            learning_rate=LR,
+            beta=0.0,
+            loss_type="grpo",
+            bf16=dtype == "bfloat16",
+            use_cpu=device == "cpu",
+            report_to=[],
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+        )
+
+        def rewards(completions: list[Any], **_: Any) -> list[float]:
+            return [reward(completion[0]["content"]) for completion in completions]
+
+        trainer = GRPOTrainer(
+            model=model,
+            args=plan,
+            train_dataset=data,
+            reward_funcs=rewards,
+            processing_class=tokenizer,
+            callbacks=[Clock()],
+        )
+        trainer.train()
+    return [b - a for a, b in itertools.pairwise(stamps)]
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    import torch
+
+    seconds = ours(args) if args.child == "sparring" else theirs(args)
+    if torch.cuda.is_available():
+        peak = torch.cuda.max_memory_reserved() / 2**30
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    samples = args.prompts * args.generations
+    return {"samples_per_second": [samples / s for s in seconds], "peak_gib": peak}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", default="nano")
+    parser.add_argument("--prompts", type=int, default=16)
+    parser.add_argument("--generations", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", choices=["sparring", "trl"], help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(measure(args)))
+        return
+    found: dict[str, list[dict[str, Any]]] = {"sparring": [], "trl": []}
+    for _ in range(args.rounds):
+        for name, results in found.items():
+            command = [sys.executable, __file__, *sys.argv[1:], "--child", name]
+            out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            results.append(json.loads(out.strip().splitlines()[-1]))
+    speed = {n: [statistics.median(r["samples_per_second"]) for r in rs] for n, rs in found.items()}
+    peak = {n: max(r["peak_gib"] for r in rs) for n, rs in found.items()}
+    summary = {
+        "samples_per_second": {n: statistics.median(v) for n, v in speed.items()},
+        "spread": {n: [min(v), max(v)] for n, v in speed.items()},
+        "peak_gib": peak,
+        "speed_ratio": statistics.median(speed["sparring"]) / statistics.median(speed["trl"]),
+        "memory_ratio": peak["sparring"] / peak["trl"],
+    }
+    if args.json:
+        print(json.dumps(summary))
+        return
+    for name, values in speed.items():
+        print(
+            f"{name:9} {statistics.median(values):8.1f} samples/s "
+            f"({min(values):.1f} to {max(values):.1f})   peak {peak[name]:.2f} GiB"
+        )
+    print(f"{summary['speed_ratio']:.1f} × the samples, {summary['memory_ratio']:.2f} × the memory")
+
+
+if __name__ == "__main__":
+    main()
