@@ -47,6 +47,9 @@ def train(
     run: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on from the last good checkpoint.")] = False,
     smoke: Annotated[bool, typer.Option(help="Shrink it, whole, to under a minute.")] = False,
+    processes: Annotated[
+        int, typer.Option(min=1, help="So many that learn, on this machine, one GPU each.")
+    ] = 1,
     resume_from: Annotated[
         str | None, typer.Option(help="Go on from this checkpoint of a run: its name or path.")
     ] = None,
@@ -54,6 +57,7 @@ def train(
     """Train a recipe; resume it; override any key of its config."""
     from sparring.run.config import load_recipe
     from sparring.run.machine import prepare
+    from sparring.run.team import help_learn, helps, start_helpers
 
     config = load_recipe(recipe, overrides or [], smoke=smoke)
     of_checkpoint = Path(resume_from or "").parent  # a path says which run it is of
@@ -61,7 +65,11 @@ def train(
         run = of_checkpoint.parent
     again = resume or resume_from is not None
     folder = run or default_folder(config.recipe + ("-smoke" if smoke else ""), again)
+    if helps():
+        help_learn(prepare(config, folder, lambda line: None, resume=again))
+        return
     config = prepare(config, folder, show, resume=again)
+    start_helpers(processes, config)
     if config.pipeline == "coherent-math":
         train_in_phases(config, folder, resume)
         return

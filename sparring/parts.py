@@ -21,10 +21,8 @@ from sparring.teach import Teacher, make_teacher
 from sparring.types import Task
 
 if TYPE_CHECKING:
-    from sparring.engines import OwnEngine
     from sparring.engines.players import Players
     from sparring.learn.learner import Learner
-    from sparring.learn.policies import Policies
 
 log = logging.getLogger(__name__)
 
@@ -87,9 +85,9 @@ class Parts:
 def build(config: Config) -> Parts:
     """Load the model and put the parts together."""
     from sparring.engines.players import Players
-    from sparring.learn.device import choose_device, fast_allocations
-    from sparring.learn.learner import Learner
-    from sparring.learn.policies import load_policies
+    from sparring.engines.spread import make_engine, spread
+    from sparring.learn.device import choose_device
+    from sparring.learn.team import make_learner
 
     if not config.games:
         raise ConfigError("a run needs at least one game under `games:`")
@@ -98,23 +96,10 @@ def build(config: Config) -> Parts:
     tasks = needs.tasks_of(config, games)
     needs.need_mbpp(config)
     servers = needs.seat_servers(config)
-    fast_allocations()
-    device, dtype = choose_device(
-        config.engine.device, config.engine.dtype, config.learn.weights
-    )
-    policies = load_policies(
-        config.policy, config.learn, device=device, dtype=dtype, seed=config.seed
-    )
-    learner = Learner(
-        policies,
-        needs.learned_policies(config, games.values()),
-        config.learn,
-        seed=config.seed,
-        canary=config.canary,
-        max_tokens=config.sampling.max_tokens,
-        critic=config.credit.kind == "gae",
-    )
-    engine = _engine(config, policies, dtype)
+    device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
+    learner = make_learner(config)
+    policies = learner.policies
+    engine = make_engine(config, policies, dtype)
     engine.base = base_name(config.policy, config.seed)
     needs.seat_players(config, engine)
     credit = make_credit(**config.credit.model_dump())
@@ -124,28 +109,13 @@ def build(config: Config) -> Parts:
         config,
         games,
         learner,
-        Players(engine, servers),
+        Players(spread(config, engine, device), servers),
         credit,
         make_teacher(config, credit, engine.chat),
         Opponents(config.opponents, config.players),
         Guard(config.guard),
         tasks,
         steps_of(config.schedule, games.values()),
-    )
-
-
-def _engine(config: Config, policies: Policies, dtype: str) -> OwnEngine:
-    if config.engine.kind == "vllm":
-        from sparring.engines.vllm import make_vllm
-
-        return make_vllm(config, policies, dtype)
-    from sparring.engines.transformers import TransformersEngine
-
-    return TransformersEngine(
-        policies,
-        max_batch=config.engine.max_batch,
-        lockstep=config.engine.lockstep,
-        graphs=config.engine.graphs,
     )
 
 

@@ -50,8 +50,12 @@ def train(
     try:
         with interrupt.listening():
             asyncio.run(_play(run, parts, tracking, first, progress or (lambda metrics: None)))
+    except interrupt.Interrupted:
+        parts.learner.dismiss()
+        raise
     finally:
         tracking.close()
+    parts.learner.dismiss()
     return run
 
 

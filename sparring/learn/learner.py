@@ -21,6 +21,7 @@ from sparring.learn.objectives import (
     preference_objective,
 )
 from sparring.learn.policies import Policies
+from sparring.learn.world import World
 from sparring.run.config import LearnConfig
 from sparring.types import BASE, Lesson, Sample, derive
 
@@ -116,6 +117,7 @@ class Learner:
     ) -> None:
         self.policies, self.config, self.seed, self.canary = policies, config, seed, canary
         self.max_tokens = max_tokens
+        self.world = World()
         self._entropy_bonus = config.entropy
         self.lr_scale = 1.0  # lowered by the collapse guard
         self.optimizers: dict[str, Optimizer] = {}
@@ -263,7 +265,8 @@ class Learner:
 
     def _accumulate(self, name: str, lessons: list[Lesson]) -> dict[str, float]:
         """Forward and backward over one optimizer batch, in micro-batches."""
-        micro_batches = by_budget(lessons, self.config.tokens_per_batch, self.config.micro_batch)
+        most = self.world.most(len(lessons), self.config.micro_batch)
+        micro_batches = by_budget(lessons, self.config.tokens_per_batch, most)
         totals = Totals(
             sequences=len(lessons),
             tokens=sum(sum(s.mask) for lesson in lessons for s in members(lesson)),
@@ -275,14 +278,17 @@ class Learner:
         self.optimizers[name].forget()
         if name in self.critics:
             self.critic_optimizers[name].forget()
-        for micro in micro_batches:
+        for micro in self.world.share(micro_batches):
             samples = [sample for lesson in micro for sample in members(lesson)]
             batch = collate(samples, pad, self.policies.device)
             loss, found = self._loss(name, batch, totals)
             loss.backward()
             for key, value in found.items():
                 sums[key] += value
-        return dict(sums)
+        self.world.add_up(self.optimizers[name].parameters.values())
+        if name in self.critics:
+            self.world.add_up(self.critic_optimizers[name].parameters.values())
+        return self.world.add_up_numbers(dict(sums), self.policies.device)
 
     def _loss(self, name: str, batch: Batch, totals: Totals) -> tuple[Tensor, dict[str, float]]:
         config = self.config
@@ -357,6 +363,9 @@ class Learner:
             for key, magnet in self.magnets[name].items():
                 if shown[key] is not magnet:
                     shown[key].copy_(magnet)
+
+    def dismiss(self) -> None:
+        """Nothing more will be learned; for learners that others wait for."""
 
     def state(self) -> dict[str, dict[str, Tensor]]:
         """All tensors that shape the next step, by file."""

@@ -1,0 +1,370 @@
+"""Many engines as one, placed on many machines by Ray. A replica is any other engine, in a process
+of its own; weights go to all of them once per change, through Ray's object store; a request goes
+where least is waiting, or where its beginning was read before; a replica that dies is replaced, and
+what it was asked is asked again elsewhere. A game sees one turn for one request, whatever died."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from sparring.run.cluster import RayConfig
+from sparring.run.rundir import RunError
+from sparring.run.section import ConfigError
+from sparring.types import BASE, Request, Turn
+
+if TYPE_CHECKING:
+    from sparring.engines import OwnEngine
+
+log = logging.getLogger(__name__)
+Make = Callable[[], Any]  # called in the replica's process; gives its engine
+Key = tuple[Any, ...]
+
+_SLACK = 4  # requests that a replica may be ahead of the least busy one and still keep its own
+_REMEMBERED = 65_536  # beginnings whose replica is known
+_OPENING = 32  # ids, or _OPENING * 8 characters, that tell one beginning from another
+_TRIES = 8  # replicas that may die under one request before it is the request's fault
+
+
+class PoolLost(RunError):
+    """No replica is left, and none could be had."""
+
+
+class Replica:
+    """What runs on a node: an engine, and the weights it was given."""
+
+    def __init__(self, make: Make) -> None:
+        self.engine = make()
+
+    def ready(self) -> tuple[str, str]:
+        """Which package speaks here, and where."""
+        return metadata.version("sparring"), socket.gethostname()
+
+    async def act(self, request: Request) -> Turn:
+        turn: Turn = await self.engine.act(request)
+        return turn
+
+    async def take(self, versions: dict[str, int], weights: dict[str, Any]) -> None:
+        """New weights for some policies, and the names of all that there are."""
+        policies = self.engine.policies
+        for name in [n for n in policies.names() if n != BASE and n not in versions]:
+            policies.remove(name)
+        for name, packed in weights.items():
+            if name not in policies.names():
+                policies.add(name)
+            policies.load(name, unpack(packed))
+        for name, version in versions.items():
+            policies.set_version(name, version)
+        if hasattr(self.engine, "publish"):  # one that keeps weights of its own
+            self.engine.publish()
+
+
+def pack(state: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], Any]]:
+    """Tensors as arrays of bytes, which Ray shares between processes without a copy."""
+    import torch
+
+    found = {}
+    for key, tensor in state.items():
+        flat = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+        found[key] = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), flat)
+    return found
+
+
+def unpack(packed: dict[str, tuple[str, tuple[int, ...], Any]]) -> dict[str, Any]:
+    import torch
+
+    return {
+        # A copy: what lies in the object store may not be written to, and torch wants to.
+        key: torch.from_numpy(flat.copy()).view(getattr(torch, dtype)).view(shape)
+        for key, (dtype, shape, flat) in packed.items()
+    }
+
+
+def choose(loads: Sequence[int | None], home: int | None, slack: int = _SLACK) -> int | None:
+    """The replica for a request: its home, if that is not too far ahead of the least busy one; else
+    the least busy. None stands for a replica that is gone."""
+    there = [(load, i) for i, load in enumerate(loads) if load is not None]
+    if not there:
+        return None
+    least, index = min(there)
+    if home is not None and loads[home] is not None and loads[home] <= least + slack:  # type: ignore[operator]
+        return home
+    return index
+
+
+def beginning(request: Request) -> Key:
+    """What requests share that a replica has read already: the opening of a conversation."""
+    if request.previous is not None:
+        return (request.policy, *request.previous.prompt_ids[:_OPENING])
+    return (request.policy, request.messages[0]["content"][: _OPENING * 8])
+
+
+@dataclass
+class _Slot:
+    actor: Any
+    load: int = 0
+    alive: bool = True
+
+
+class RayPool:
+    """Stands where an engine of the run's own stands; `own` keeps the policies that learn."""
+
+    def __init__(self, own: OwnEngine, make: Make, config: RayConfig, gpus: float = 0.0) -> None:
+        self.own, self.chat, self.policies, self.base = own, own.chat, own.policies, own.base
+        self.config, self._make, self._gpus = config, make, gpus
+        self.replaced = self.replayed = self.published_bytes = self.publishes = 0
+        self._homes: OrderedDict[Key, int] = OrderedDict()
+        self._given: dict[str, int] = {}  # versions that all replicas have
+        self._next: dict[str, int] = {}  # versions that they are being given
+        self._stored: dict[str, Any] = {}  # policy -> its weights in the object store
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._gate = asyncio.Lock()
+        self._change = asyncio.Event()
+        self._replacing: set[asyncio.Task[None]] = set()
+        self._started_ray = connect(config, gpus)
+        self._slots = [_Slot(self._start()) for _ in range(config.replicas)]
+        self._meet([slot.actor for slot in self._slots])
+
+    def _start(self) -> Any:
+        import ray
+
+        options = {"num_cpus": self.config.cpus, "num_gpus": self._gpus}
+        actor = ray.remote(Replica).options(scheduling_strategy="SPREAD", **options)
+        return actor.remote(self._make)
+
+    def _meet(self, actors: list[Any]) -> None:
+        """Wait for replicas to come up, and refuse those of another version."""
+        import ray
+
+        here = metadata.version("sparring")
+        try:
+            found = ray.get([a.ready.remote() for a in actors], timeout=self.config.patience_s)
+        except ray.exceptions.GetTimeoutError:
+            have = ray.cluster_resources()
+            self.kill()
+            raise ConfigError(
+                f"{len(actors)} replicas did not start within {self.config.patience_s:.0f} s: each "
+                f"needs {self.config.cpus:g} CPUs and {self._gpus:g} GPUs, and the cluster has "
+                f"{have.get('CPU', 0):g} and {have.get('GPU', 0):g}. Lower ray.replicas, ray.cpus "
+                "or ray.gpus, or add nodes."
+            ) from None
+        except ray.exceptions.RayError as error:
+            self.kill()
+            raise ConfigError(f"a replica could not start: {_last_line(error)}") from error
+        for version, host in found:
+            if version != here:
+                self.kill()
+                raise ConfigError(
+                    f"{host} has sparring {version} and this is {here}: install the same on every "
+                    "node of the cluster"
+                )
+
+    async def act(self, request: Request) -> Turn:
+        """One turn. Replicas may die under it; it is then played again, with the same seed."""
+        self._enter_loop()
+        await self._share()
+        key = beginning(request)
+        light = replace(request, view=None)  # only programs look at it
+        for _ in range(_TRIES):
+            index = await self._free_slot(key)
+            slot = self._slots[index]
+            slot.load += 1
+            try:
+                turn: Turn = await slot.actor.act.remote(light)
+            except _death() as error:
+                self.replayed += 1
+                self._lost(index, slot, error)
+                continue
+            except Exception as error:
+                raise getattr(error, "cause", None) or error from None
+            finally:
+                slot.load -= 1
+                self._change.set()
+            self._remember(key, index)
+            self._remember((request.policy, *turn.prompt_ids[:_OPENING]), index)
+            return turn
+        raise PoolLost(f"{_TRIES} replicas died under one request of {request.policy!r}")
+
+    def _enter_loop(self) -> None:
+        """Locks belong to one event loop, and a run may have several, one after the other."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._gate, self._change = loop, asyncio.Lock(), asyncio.Event()
+            self._replacing.clear()
+
+    async def _free_slot(self, key: Key) -> int:
+        while True:
+            loads = [slot.load if slot.alive else None for slot in self._slots]
+            index = choose(loads, self._homes.get(key))
+            if index is not None:
+                return index
+            if not self._replacing:
+                raise PoolLost(
+                    "every replica died and none could be started again; the checkpoints are "
+                    "whole. Look at the cluster with `ray status`, then --resume."
+                )
+            self._change.clear()
+            await self._change.wait()
+
+    def _remember(self, key: Key, index: int) -> None:
+        self._homes[key] = index
+        self._homes.move_to_end(key)
+        if len(self._homes) > _REMEMBERED:
+            self._homes.popitem(last=False)
+
+    def _lost(self, index: int, slot: _Slot, error: Exception) -> None:
+        """Begin to replace a replica, once, however many requests it took with it."""
+        if self._slots[index] is not slot or not slot.alive:
+            return
+        slot.alive = False
+        log.warning("replica %d is gone (%s); replacing it", index, _last_line(error))
+        task = asyncio.get_running_loop().create_task(self._replace(index))
+        self._replacing.add(task)
+        task.add_done_callback(self._replacing.discard)
+
+    async def _replace(self, index: int) -> None:
+        actor = self._start()
+        try:
+            async with asyncio.timeout(self.config.patience_s):
+                await actor.ready.remote()
+                for weights in self._stored.values():
+                    await actor.take.remote(self._next, weights)
+        except _failures() as error:
+            log.warning("replica %d could not be replaced: %s", index, _last_line(error))
+        else:
+            self._slots[index] = _Slot(actor)
+            self.replaced += 1
+        finally:
+            self._change.set()
+
+    async def _share(self) -> None:
+        """Give the replicas what has changed since they were last given anything. Nothing is being
+        played when weights change, so nothing can be played with half of them."""
+        wanted = {n: self.policies.version(n) for n in self._served()}
+        if wanted != self._given:
+            async with self._gate:
+                if wanted != self._given:
+                    await self._publish(wanted)
+
+    async def _publish(self, wanted: dict[str, int]) -> None:
+        import ray
+
+        changed = [n for n, v in wanted.items() if self._given.get(n) != v]
+        kept = {n: ref for n, ref in self._stored.items() if n in wanted}
+        for name in changed:
+            packed = pack(self.policies.state(name))
+            kept[name] = ray.put({name: packed})  # of which each node fetches one copy
+            self.published_bytes += sum(flat.nbytes for _, _, flat in packed.values())
+        self._stored, self._next = kept, wanted
+        self.publishes += 1
+        slots = [(i, slot) for i, slot in enumerate(self._slots) if slot.alive]
+        await asyncio.gather(*(self._give(i, slot, changed) for i, slot in slots))
+        self._given = wanted
+
+    async def _give(self, index: int, slot: _Slot, names: list[str]) -> None:
+        try:
+            for name in names:
+                await slot.actor.take.remote(self._next, self._stored[name])
+        except _death() as error:
+            self._lost(index, slot, error)
+
+    def _served(self) -> list[str]:
+        """Everyone who may be asked to speak: references only score."""
+        from sparring.learn.learner import REFERENCE
+
+        names = self.policies.names()
+        return [n for n in names if n != BASE and not n.startswith(f"{REFERENCE}_")]
+
+    def publish(self) -> None:
+        """Weights have changed under the same versions, as when a checkpoint was loaded."""
+        self._given = {}
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Replicas wait for nobody: they serve whoever is there when they are free."""
+        yield
+
+    def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
+        return self.own.probabilities(policy, prompt, answers)
+
+    def metrics(self) -> dict[str, float]:
+        """What happened since this was last asked."""
+        found = {
+            "pool/replicas": float(sum(slot.alive for slot in self._slots)),
+            "pool/replaced": float(self.replaced),
+            "pool/replayed": float(self.replayed),
+            "pool/publishes": float(self.publishes),
+            "pool/published_bytes": float(self.published_bytes),
+        }
+        self.replaced = self.replayed = self.publishes = self.published_bytes = 0
+        return found
+
+    def kill(self) -> None:
+        import ray
+
+        for slot in getattr(self, "_slots", []):
+            ray.kill(slot.actor)
+        if self._started_ray:
+            ray.shutdown()
+
+    async def close(self) -> None:
+        for task in list(self._replacing):
+            task.cancel()
+        self.kill()
+
+
+def connect(config: RayConfig, gpus: float) -> bool:
+    """Join the cluster that is named, or start one here; whether it was started."""
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError(
+            "ray.replicas asks for Ray, which is missing: pip install 'sparring[ray]'"
+        ) from None
+    started = not ray.is_initialized()
+    if started:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        try:
+            ray.init(address=config.address or "local", **quiet)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ConfigError(
+                f"there is no Ray cluster at {config.address!r}: {_last_line(error)}. Start one "
+                "(`ray start --head --port PORT`; a port that is in use: choose another), or leave "
+                "ray.address empty to use this machine alone."
+            ) from error
+    if gpus and not ray.cluster_resources().get("GPU"):
+        if started:
+            ray.shutdown()
+        raise ConfigError(
+            "the replicas want GPUs and the Ray cluster has none: start its nodes where there are "
+            "GPUs, or say engine.device=cpu"
+        )
+    return started
+
+
+def _death() -> tuple[type[Exception], ...]:
+    """What is raised when a replica, its process or its node is no more."""
+    from ray import exceptions
+
+    return (
+        exceptions.RayActorError,
+        exceptions.ObjectLostError,
+        exceptions.WorkerCrashedError,
+        exceptions.NodeDiedError,
+    )
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    return (TimeoutError, *_death())
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

@@ -1,0 +1,58 @@
+"""Makes the engine that a config names, and spreads it over a cluster where that is asked for."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sparring.engines import OwnEngine
+from sparring.games import programs
+from sparring.run.config import Config
+
+if TYPE_CHECKING:
+    from sparring.learn.policies import Policies
+
+
+def make_engine(config: Config, policies: Policies, dtype: str) -> OwnEngine:
+    """The engine that a config names, in this process; where replicas speak instead, the embedded
+    one is enough."""
+    if config.engine.kind == "vllm" and not config.ray.replicas:
+        from sparring.engines.vllm import make_vllm
+
+        return make_vllm(config, policies, dtype)
+    from sparring.engines.transformers import TransformersEngine
+
+    return TransformersEngine(
+        policies,
+        max_batch=config.engine.max_batch,
+        lockstep=config.engine.lockstep,
+        graphs=config.engine.graphs,
+    )
+
+
+def spread(config: Config, own: OwnEngine, device: str) -> OwnEngine:
+    """The run's own engine, or a pool of its replicas in front of it."""
+    if not config.ray.replicas:
+        return own
+    from sparring.engines.ray import RayPool
+
+    asked = config.ray.gpus
+    gpus = asked if asked is not None else float(device.startswith("cuda"))
+    pool = RayPool(own, partial(make_replica, config), config.ray, gpus)
+    programs.elsewhere = config.ray.judges
+    return pool
+
+
+def make_replica(config: Config) -> OwnEngine:
+    """In a replica's process: the base model with an engine of its own. Weights come later."""
+    from sparring.learn.device import choose_device, fast_allocations
+    from sparring.learn.policies import load_policies
+
+    fast_allocations()
+    device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
+    policies = load_policies(
+        config.policy, config.learn, device=device, dtype=dtype, seed=config.seed
+    )
+    # Not in lockstep: a replica sees a share of the games, and which share depends on the clock.
+    config.engine.lockstep, config.ray.replicas = False, 0
+    return make_engine(config, policies, dtype)

@@ -1,0 +1,82 @@
+"""The processes that learn together, started by `accelerate launch`, by srun, or by `--processes`.
+The first one is the run: it plays, records and saves. The others hold the same weights, are handed
+the same lessons, and take their share of the arithmetic; they write nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Item = TypeVar("Item")
+
+
+def rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+def size() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+class World:
+    """One process among several. Alone, every method does what one process needs: nothing."""
+
+    def __init__(self, processes: int = 1, device: str = "cpu") -> None:
+        self.size, self.rank = processes, 0
+        if processes > 1:
+            from accelerate import PartialState
+
+            state = PartialState(cpu=not device.startswith("cuda"))
+            self.size, self.rank = state.num_processes, state.process_index
+
+    def most(self, lessons: int, asked: int | None) -> int | None:
+        """Lessons of a micro-batch at most, so that there is one for every process."""
+        if self.size == 1:
+            return asked
+        return min(asked or lessons, -(-lessons // self.size))
+
+    def share(self, items: Sequence[Item]) -> list[Item]:
+        """This process's part of what all of them have."""
+        return list(items[self.rank :: self.size])
+
+    def add_up(self, parameters: Iterable[Any]) -> None:
+        """Sum the gradients over the processes, in one message. A process that had no share adds
+        nothing, and must still say so."""
+        mine = list(parameters)
+        if self.size == 1 or not mine:
+            return
+        for p in mine:
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+        flat = torch.cat([p.grad.reshape(-1).float() for p in mine])
+        self._sum(flat)
+        place = 0
+        for p in mine:
+            p.grad.copy_(flat[place : place + p.numel()].view_as(p))
+            place += p.numel()
+
+    def add_up_numbers(self, numbers: dict[str, float], device: Any) -> dict[str, float]:
+        """Sum statistics by name; a process without a share knows no names."""
+        if self.size == 1:
+            return numbers
+        from accelerate.utils import gather_object
+
+        names = sorted({name for some in gather_object([list(numbers)]) for name in some})
+        values = [numbers.get(name, 0.0) for name in names]
+        flat = torch.tensor(values, dtype=torch.float64, device=device)
+        self._sum(flat)
+        return dict(zip(names, flat.tolist(), strict=True))
+
+    def hand_out(self, message: Any = None) -> Any:
+        """What the first process says, in all of them."""
+        from accelerate.utils import broadcast_object_list
+
+        return broadcast_object_list([message], from_process=0)[0]
+
+    @staticmethod
+    def _sum(flat: Tensor) -> None:
+        torch.distributed.all_reduce(flat)

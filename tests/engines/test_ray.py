@@ -1,0 +1,248 @@
+"""A pool of engines on a real Ray cluster of several nodes on this machine, one of which dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparring.collect import Job, collect
+from sparring.engines.ray import RayPool, beginning, choose, pack, unpack
+from sparring.games import load_game
+from sparring.run.cluster import RayConfig
+from sparring.run.config import ConfigError, load_recipe
+from sparring.run.metrics import summarize
+from sparring.types import Request, Sampling, Turn, VoidGame
+
+ray = pytest.importorskip("ray", reason="Ray is missing: pip install 'sparring[ray]'")
+
+
+def request(text: str = "hello", previous: Turn | None = None, seed: int = 0) -> Request:
+    return Request(
+        seat="a", policy="main", messages=[{"role": "user", "content": text}],
+        sampling=Sampling(), seed=seed, previous=previous,
+    )  # fmt: skip
+
+
+def test_the_least_busy_replica_is_chosen_unless_another_knows_the_beginning() -> None:
+    assert choose([3, 1, 2], None) == 1
+    assert choose([1, 1, 1], None) == 0
+    assert choose([4, 0, 2], 0, slack=4) == 0  # it has read this before
+    assert choose([5, 0, 2], 0, slack=4) == 1  # but not at any price
+    assert choose([None, 7, 9], 0) == 1  # nor when it is gone
+    assert choose([None, None], 1) is None
+
+
+def test_a_conversation_that_goes_on_is_known_by_its_ids() -> None:
+    turn = Turn("a", "main", "hello", "hi", prompt_ids=list(range(50)))
+    assert beginning(request(previous=turn)) == ("main", *range(32))
+    assert beginning(request("x" * 999)) == beginning(request("x" * 998))
+    assert beginning(request("x")) != beginning(request("y"))
+
+
+def test_weights_arrive_as_they_left(make_policies: Callable[..., Any]) -> None:
+    import torch
+
+    state = make_policies("lora").state("main")
+    state |= {"half": torch.randn(3, 5).bfloat16(), "one": torch.tensor(2.5)}
+    found = unpack(pack(state))
+    assert found.keys() == state.keys()
+    for key, value in state.items():
+        assert found[key].dtype == value.dtype and torch.equal(found[key], value), key
+
+
+class Words:
+    """An engine without a model: legal words by the request's seed, slowly enough to be killed."""
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        self.policies, self.chat, self.base = Names(), None, ""
+        self.delay_s = delay_s
+
+    async def act(self, asked: Request) -> Turn:
+        await asyncio.sleep(self.delay_s)
+        if asked.messages[-1]["content"] == "void":
+            raise VoidGame("nothing to say")
+        word = random.Random(asked.seed).choice("0123456789")
+        facts = f"{os.getpid()} {self.policies.weights.get(asked.policy, 0)}"
+        return Turn(
+            asked.seat, asked.policy, facts, word, version=self.policies.version(asked.policy),
+            prompt_ids=[len(m["content"]) for m in asked.messages], token_ids=[1], logprobs=[0.0],
+        )  # fmt: skip
+
+    def probabilities(self, policy: str, prompt: str, answers: Any) -> list[float]:
+        return [1.0]
+
+
+class Names:
+    """Policies without a model: one number each."""
+
+    def __init__(self) -> None:
+        self.weights: dict[str, float] = {}
+        self.versions: dict[str, int] = {"base": 0}
+
+    def names(self) -> list[str]:
+        return list(self.versions)
+
+    def version(self, name: str) -> int:
+        return self.versions[name]
+
+    def set_version(self, name: str, version: int) -> None:
+        self.versions[name] = version
+
+    def add(self, name: str) -> None:
+        self.versions[name] = 0
+
+    def remove(self, name: str) -> None:
+        del self.versions[name]
+
+    def state(self, name: str) -> dict[str, Any]:
+        import torch
+
+        return {"w": torch.tensor([self.weights[name]])}
+
+    def load(self, name: str, state: dict[str, Any]) -> None:
+        self.weights[name] = float(state["w"])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Three nodes: one for this process, two for replicas."""
+    from ray.cluster_utils import Cluster
+
+    for name, value in (("RAY_DISABLE_IMPORT_WARNING", "1"), ("RAY_USAGE_STATS_ENABLED", "0")):
+        os.environ.setdefault(name, value)
+    memory = {"object_store_memory": 80 * 2**20}
+    made = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **memory}
+    )
+    made.workers = [made.add_node(num_cpus=2, **memory) for _ in range(2)]  # type: ignore[attr-defined]
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    # Nodes cannot import this file: its engine travels whole.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@contextmanager
+def pool(delay_s: float = 0.0, **config: Any) -> Iterator[RayPool]:
+    own = Words()
+    own.policies.add("main")
+    own.policies.weights["main"] = 1.0
+    found = RayPool(own, lambda: Words(delay_s), RayConfig(replicas=2, patience_s=120, **config))  # type: ignore[arg-type]
+    try:
+        yield found
+    finally:
+        found.kill()
+
+
+def test_weights_are_published_once_per_change_and_reach_every_replica(cluster: Any) -> None:
+    with pool() as found:
+        policies: Any = found.policies
+
+        async def round_of_turns(count: int) -> list[Turn]:
+            return list(await asyncio.gather(*(found.act(request(str(i))) for i in range(count))))
+
+        first = asyncio.run(round_of_turns(12))
+        assert {t.shown.split()[1] for t in first} == {"1.0"} and found.publishes == 1
+        assert len({t.shown.split()[0] for t in first}) == 2  # both replicas spoke
+        policies.weights["main"] = 2.0
+        policies.set_version("main", 1)
+        policies.add("main@5")
+        policies.weights["main@5"] = 7.0
+        second = asyncio.run(round_of_turns(12))
+        assert {(t.shown.split()[1], t.version) for t in second} == {("2.0", 1)}
+        assert found.publishes == 2 and found.published_bytes == 3 * 4  # a float thrice
+        policies.weights["main"] = 3.0  # as when a checkpoint is loaded
+        found.publish()
+        assert {t.shown.split()[1] for t in asyncio.run(round_of_turns(4))} == {"3.0"}
+        with pytest.raises(VoidGame, match=r"^nothing to say$"):
+            asyncio.run(found.act(request("void")))
+
+
+def test_a_node_that_dies_in_the_middle_costs_no_game_and_counts_none_twice(
+    cluster: Any, tmp_path: Path
+) -> None:
+    """96 games in two halves' time: a node and its replica are killed while they are played."""
+    game = load_game("kuhn", style="terse")
+    jobs = [
+        Job(str(i), "kuhn", game, game.task(i), i, dict.fromkeys(game.seats, "main"))
+        for i in range(96)
+    ]
+    done: list[str] = []
+
+    def killer(episode: Any) -> None:
+        done.append(episode.id)
+        if len(done) == 10:
+            cluster.remove_node(cluster.workers.pop(0), allow_graceful=False)
+            cluster.workers.append(cluster.add_node(num_cpus=2, object_store_memory=80 * 2**20))
+
+    async def play(speak: Any, **words: Any) -> Any:
+        return await collect(jobs, speak, concurrency=24, **words)
+
+    expected = asyncio.run(play(_with_main().act))
+    with pool(delay_s=0.05) as found:
+        episodes = asyncio.run(play(found.act, on_episode=killer))
+        assert found.replayed >= 1 and found.metrics()["pool/replayed"] >= 1
+    assert sorted(done, key=int) == [str(i) for i in range(96)]
+    for mine, theirs in zip(episodes, expected, strict=True):
+        assert (mine.id, mine.rewards, mine.void) == (theirs.id, theirs.rewards, None)
+        assert [t.text for t in mine.turns] == [t.text for t in theirs.turns]
+    clock = ("_s", "_per_s")
+    assert {k: v for k, v in summarize(episodes).items() if not k.endswith(clock)} == {
+        k: v for k, v in summarize(expected).items() if not k.endswith(clock)
+    }
+
+
+def _with_main() -> Words:
+    alone = Words()
+    alone.policies.add("main")
+    return alone
+
+
+def test_what_the_cluster_cannot_give_is_said_at_the_start(cluster: Any) -> None:
+    with pytest.raises(ConfigError, match=r"Ray cluster has none.*engine\.device=cpu"):
+        RayPool(Words(), Words, RayConfig(replicas=1), gpus=1)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"did not start within 2 s: each needs 64 CPUs"):
+        RayPool(Words(), Words, RayConfig(replicas=1, cpus=64, patience_s=2))  # type: ignore[arg-type]
+
+
+def test_judges_rule_as_tasks(cluster: Any) -> None:
+    from sparring.judge.ray import RayJudge
+
+    async def rule() -> list[str]:
+        async with RayJudge(timeout_s=5, sandbox="unsafe") as judge:
+            code = "def double(x):\n    return 2 * x"
+            right, wrong, run = await asyncio.gather(
+                judge.tests(code, ["assert double(2) == 4"]),
+                judge.tests(code, ["assert double(2) == 5"]),
+                judge.run("print(6 * 7)"),
+            )
+            return [right.status, wrong.status, run.stdout.strip()]
+
+    assert asyncio.run(rule()) == ["pass", "fail", "42"]
+
+
+def test_a_run_on_replicas_learns_from_complete_episodes(cluster: Any, tmp_path: Path) -> None:
+    """A whole run, with models in the replicas: their logprobs are the learner's."""
+    from sparring.run.rundir import RunDir, read_lines
+    from sparring.train import train
+
+    keys = ["iterations=2", "collect.episodes=24", "evaluate.every=9", "ray.replicas=2"]
+    keys += ["tracking.tensorboard=false", "learn.weights=lora", "learn.lr=1e-2", "ray.cpus=0.5"]
+    keys += ["evaluate.games=4"]
+    run = train(load_recipe("kuhn", keys, smoke=True), tmp_path / "run")
+    lines = list(read_lines(run.metrics))
+    assert [line["iteration"] for line in lines] == [1, 2]
+    assert all(line["learn/canary"] < 1e-4 for line in lines)
+    assert all(line["pool/publishes"] == 1 and line["pool/replicas"] == 2 for line in lines)
+    episodes = RunDir(run.path).read_episodes(2)
+    assert len(episodes) == 24 and not any(e.void for e in episodes)
+    assert {t.version for e in episodes for t in e.turns} == {1}

@@ -1,0 +1,114 @@
+"""Two processes learn what one learns; only the first of them writes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lives import _server, facts, sparring, train
+
+from sparring.learn.world import World
+from sparring.run.config import LearnConfig
+from sparring.run.team import _without_processes
+from sparring.types import Sample
+
+KINDS = {
+    "full": LearnConfig(weights="full", lr=1e-2, minibatches=2, epochs=2),
+    "lora": LearnConfig(weights="lora", lora_r=4, lr=1e-2, kl=0.1, aggregation="grpo"),
+    "accumulated": LearnConfig(weights="lora", lora_r=4, lr=1e-2, tokens_per_batch=24),
+}
+
+
+def learn(config: LearnConfig, samples: list[Sample], world: World) -> dict[str, Any]:
+    """Two iterations of a learner on nano: its numbers, and the weights it comes to."""
+    from sparring.learn.learner import Learner
+    from sparring.learn.policies import load_policies
+
+    torch.manual_seed(0)
+    policies = load_policies("nano", config, seed=0)
+    learner = Learner(policies, ["main"], config)
+    learner.world = world
+    stats = [learner.fit(samples, i, 2) for i in range(2)]
+    return {"stats": stats, "weights": {k: p.clone() for k, p in policies.state("main").items()}}
+
+
+def member(rank: int, port: int, kind: str, samples: list[Sample], out: str) -> None:
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.save(learn(KINDS[kind], samples, World(2)), f"{out}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_two_processes_learn_what_one_learns(
+    tmp_path: Path, make_samples: Callable[..., list[Sample]], kind: str
+) -> None:
+    samples = make_samples(7)
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    both = [
+        _server().Process(target=member, args=(rank, port, kind, samples, str(tmp_path)))
+        for rank in range(2)
+    ]
+    for process in both:
+        process.start()
+    alone = learn(KINDS[kind], samples, World())
+    for process in both:
+        process.join(120)
+        assert process.exitcode == 0
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    assert first["stats"] == second["stats"]  # and so they decide alike
+    for mine, theirs in zip(first["stats"], alone["stats"], strict=True):
+        assert mine == pytest.approx(theirs, rel=2e-4, abs=1e-6)
+    assert first["stats"][0]["learn/loss"] != first["stats"][1]["learn/loss"]
+    for key, weight in alone["weights"].items():
+        assert torch.equal(first["weights"][key], second["weights"][key])
+        # Sums in another order: equal but for the last digits, which Adam's division can swell.
+        torch.testing.assert_close(first["weights"][key], weight, rtol=1e-3, atol=2e-4)
+
+
+def test_a_run_on_two_processes_has_one_writer_and_the_metrics_of_one(tmp_path: Path) -> None:
+    keys = ("iterations=3", "learn.lr=1e-3", "learn.kl=0", "checkpoint.every=3")
+    words = ("train", "kuhn", "--smoke", *SMALL_RUN, *keys)
+    life = sparring(*words, "--run", "two", "--processes", 2, cwd=tmp_path, first=one_thread)
+    assert life.code == 0, life.err
+    life = sparring(*words, "--run", "one", cwd=tmp_path)
+    assert life.code == 0, life.err
+    two, one = facts(tmp_path / "two"), facts(tmp_path / "one")
+    assert len(two) == len(one) == 3
+    for mine, theirs in zip(two, one, strict=True):
+        numbers = {k: v for k, v in theirs.items() if isinstance(v, int | float)}
+        assert {k: mine[k] for k in numbers} == pytest.approx(numbers, rel=1e-3, abs=1e-5)
+    files = [{p.name for p in (tmp_path / run).rglob("*")} for run in ("one", "two")]
+    assert files[0] == files[1]
+
+
+SMALL_RUN = (
+    *("collect.episodes=24", "evaluate.every=3", "evaluate.games=4", "evaluate.final=0"),
+    *("evaluate.ladder=0", "tracking.tensorboard=false", "guard.enabled=false"),
+)
+
+
+def one_thread() -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def test_launchers_do_not_nest(tmp_path: Path) -> None:
+    life = train("kuhn", tmp_path / "run", "--processes=2", first=as_if_launched)
+    assert life.code == 2 and "say how many processes there" in life.err
+    assert not (tmp_path / "run").exists()
+
+
+def as_if_launched() -> None:
+    os.environ |= {"WORLD_SIZE": "2", "RANK": "0"}
+
+
+def test_the_words_of_a_helper_are_those_of_the_first() -> None:
+    words = ["train", "kuhn", "--processes", "4", "seed=1", "--processes=2", "--smoke"]
+    assert _without_processes(words) == ["train", "kuhn", "seed=1", "--smoke"]
