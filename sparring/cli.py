@@ -104,14 +104,14 @@ def play(
     from sparring.nearest import nearest
     from sparring.person import PERSON, with_person
     from sparring.run.config import ConfigError
-    from sparring.run.policy import load_engine
+    from sparring.run.policy import load_player
     from sparring.run.rundir import RunError
 
     table = load_game(game, **game_options(game, policy, style))
     mine = seat or table.seats[0]
     if mine not in table.seats:
         raise ConfigError(f"{game} has no seat {mine!r}; {nearest(mine, table.seats)}")
-    engine, name = load_engine(policy)
+    engine, name = load_player(policy)
     seating = {s: PERSON if s == mine else name for s in table.seats}
     seed = secrets.randbits(32)
     speak = with_person(
@@ -141,21 +141,22 @@ def arena(
     from sparring.curriculum.opponents import PROGRAMS
     from sparring.evaluate.arena import match
     from sparring.evaluate.standard import opponents_of
+    from sparring.game import Speak
     from sparring.games import load_game
     from sparring.run.config import ConfigError
-    from sparring.run.policy import add_policy, load_engine
+    from sparring.run.policy import load_opponent, load_player
 
     chosen = game or first_game(policy)
     table = load_game(chosen, **game_options(chosen, policy, None))
     opponent = against
     if against in PROGRAMS and against not in opponents_of(table):
         raise ConfigError(f"nobody has written a {against} player for {chosen}")
-    engine, name = load_engine(policy)
+    engine, name = load_player(policy)
+    speak: Speak = engine.act
     if against not in PROGRAMS:
-        opponent = "opponent"
-        add_policy(engine, against, opponent)
+        speak, opponent = load_opponent(engine, against)
     score, _ = asyncio.run(
-        match(chosen, table, engine.act, name, opponent, games, seed=seed, temperature=temperature)
+        match(chosen, table, speak, name, opponent, games, seed=seed, temperature=temperature)
     )
     say(score.as_dict(), as_json)
 

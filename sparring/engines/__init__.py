@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     async def act(self, request: Request) -> Turn: ...
 
+    def outside(self) -> AbstractContextManager[None]:
+        """Held by a game that waits for something other than this engine."""
+        ...
+
 
 class OwnEngine(Engine, Protocol):
     """An engine of a run's own policies."""
@@ -23,10 +27,6 @@ class OwnEngine(Engine, Protocol):
     chat: Chat
     policies: Policies
     base: str  # which base model this is, for whoever would add a policy to it
-
-    def outside(self) -> AbstractContextManager[None]:
-        """Held by a game that waits for something other than this engine."""
-        ...
 
     def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
         """How likely each answer is as a reply to the prompt."""

@@ -22,7 +22,7 @@ from sparring.evaluate.benchmark import (
 )
 from sparring.judge.python_tests import Judge
 from sparring.run.config import ConfigError, nearest
-from sparring.run.policy import load_engine
+from sparring.run.policy import load_player
 from sparring.sandbox.bwrap import SandboxMissing
 from sparring.tasks.code import Problem
 from sparring.types import Sampling
@@ -68,8 +68,7 @@ def eval_benchmark(
         else:
             asked = ask(name, source, chat, limit(name, problems))
             found = [question.problem for question in asked]
-            engine, speaker = load_engine(policy, device=device, dtype=dtype)
-            engine.max_batch = batch
+            engine, speaker = load_player(policy, device=device, dtype=dtype, batch=batch)
             count = samples or max(ks)
             heat = temperature if temperature is not None else (0.0 if count == 1 else 0.8)
             how = Sampling(temperature=heat, max_tokens=max_tokens)

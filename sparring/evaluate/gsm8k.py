@@ -132,10 +132,9 @@ def evaluate_policy(
     if policy == REFERENCE:
         solved = solve_by_reference(problems)
         return summary(solved), solved
-    from sparring.run.policy import load_engine
+    from sparring.run.policy import load_player
 
-    engine, speaker = load_engine(policy, device=device, dtype=dtype)
-    engine.max_batch = batch
+    engine, speaker = load_player(policy, device=device, dtype=dtype, batch=batch)
     heat = temperature if temperature is not None else (0.0 if samples == 1 else 0.7)
     how = Sampling(temperature=heat, max_tokens=max_tokens)
     began = time.perf_counter()

@@ -6,22 +6,24 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sparring.run import checkpoint
 from sparring.run.config import Config, ConfigError, LearnConfig
 from sparring.run.rundir import RunDir
-from sparring.types import BASE, MAIN
+from sparring.run.servers import label_of, server_of
+from sparring.types import BASE, MAIN, Request, Turn
 
 if TYPE_CHECKING:
-    from sparring.engines import OwnEngine
+    from sparring.engines import Engine, OwnEngine
     from sparring.engines.transformers import TransformersEngine
+    from sparring.game import Speak
     from sparring.learn.policies import Policies
 
 VALID = (
     "a policy is `nano`, `smollm2`, a folder with a transformers model, a hub name, a folder with "
     "a LoRA adapter of peft, or a run: RUN (its best checkpoint, or its last), RUN@STEP, and "
-    "RUN@STEP:NAME where it has several"
+    "RUN@STEP:NAME where it has several. A player may also be MODEL@URL, on a server"
 )
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PEFT_PREFIX = "base_model.model."
@@ -70,6 +72,38 @@ def load_engine(
     engine = TransformersEngine(policies)
     engine.base = base_name(base, seed)
     return engine, found.name if found else BASE
+
+
+def load_player(
+    policy: str, *, device: str = "auto", dtype: str = "auto", batch: int | None = None
+) -> tuple[Engine, str]:
+    """Whoever has this name, on a server or not, and the name to ask it by."""
+    server = server_of(policy, {})
+    if server is not None:
+        from sparring.engines.openai import OpenAIEngine
+
+        player = OpenAIEngine(server, label_of(policy, {}))
+        player.line.reach()
+        return player, policy
+    engine, name = load_engine(policy, device=device, dtype=dtype)
+    engine.max_batch = batch or engine.max_batch
+    return engine, name
+
+
+def load_opponent(engine: Engine, against: str) -> tuple[Speak, str]:
+    """Another player beside the one an engine speaks as: whom to ask for either, and its name."""
+    if hasattr(engine, "policies") and server_of(against, {}) is None:
+        add_policy(cast("OwnEngine", engine), against, "opponent")
+        return engine.act, "opponent"
+    other, name = load_player(against)
+
+    async def speak(request: Request) -> Turn:
+        if request.policy != name:
+            return await engine.act(request)
+        with engine.outside():
+            return await other.act(request)
+
+    return speak, name
 
 
 def add_policy(engine: OwnEngine, policy: str, name: str) -> None:

@@ -4,6 +4,7 @@ hangs, lies or falls over costs its own games and nothing else."""
 import asyncio
 import gzip
 import itertools
+import json
 import logging
 import time
 from collections.abc import Iterator
@@ -25,7 +26,9 @@ from rogue import (
     says,
     slow,
 )
+from typer.testing import CliRunner
 
+from sparring.cli import app
 from sparring.collect import Job, collect
 from sparring.engines.chat import RAW
 from sparring.engines.line import ServerFailed, retry_after
@@ -535,3 +538,30 @@ def test_nobody_learns_where_every_seat_is_on_a_server(rogue: Rogue, tmp_path: P
     config["players"] = {"o": f"m@{rogue.url}", "x": "rival"}
     with pytest.raises(ConfigError, match="nobody learns"):
         train(make_config(config), tmp_path / "run")
+
+
+# --- on the command line -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("who", "against"), [("SERVER", "random"), ("nano", "SERVER"), ("SERVER", "nano")]
+)
+def test_a_server_plays_in_the_arena(rogue: Rogue, who: str, against: str) -> None:
+    rogue.default = plays_tictactoe
+    address = f"m@{rogue.url}"
+    players = [address if name == "SERVER" else name for name in (who, against)]
+    words = ["arena", players[0], "--against", players[1], "--game", "tictactoe"]
+    result = CliRunner().invoke(app, [*words, "--games", "4", "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    assert found["games"] == 4 and found["void"] == 0 and rogue.bodies
+
+
+def test_a_server_plays_with_itself_on_record(rogue: Rogue, tmp_path: Path) -> None:
+    rogue.default = plays_tictactoe
+    words = ["selfplay", "tictactoe", "--policy", f"m@{rogue.url}", "--games", "4"]
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "games")])
+    assert result.exit_code == 0, result.output
+    lines = list(read_lines(tmp_path / "games" / "selfplay_games.jsonl"))
+    assert len(lines) == 4 and all(line["episode"]["turns"] for line in lines)
+    assert not any(turn["trainable"] for line in lines for turn in line["episode"]["turns"])
