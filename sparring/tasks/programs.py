@@ -6,7 +6,7 @@ from sparring.judge.signature import BadSignature
 from sparring.run.config import ConfigError
 from sparring.types import Task
 
-_CODE = ("code", "p", "program", "canonical_solution", "output")
+_CODE = ("code", "p", "program", "canonical_solution")
 _FUNCTION = ("function", "entry_point", "entry")
 
 
