@@ -292,6 +292,7 @@ def selfplay(
     grouping: Annotated[str, typer.Option(help="What shares an index: table, or game.")] = "table",
     max_tokens: Annotated[int, typer.Option(min=1, help="Of a reply, in the style reason.")] = 256,
     val: Annotated[float, typer.Option(min=0, max=0.9, help="Share of tables kept back.")] = 0.1,
+    batch: Annotated[int, typer.Option(min=1, help="Games at once, recorded together.")] = 64,
     seed: int = 0,
     resume: Annotated[bool, typer.Option(help="Go on with the games that are there.")] = False,
     as_json: AsJson = False,
@@ -303,7 +304,7 @@ def selfplay(
     plan = make_plan(
         game, options or [], game_options(game, policy, None), policy=policy, games=games,
         temperature=temperature, group=group, grouping=grouping, max_tokens=max_tokens, val=val,
-        seed=seed,
+        batch=batch, seed=seed,
     )  # fmt: skip
     folder = out or Path("data") / name
     if as_json:
