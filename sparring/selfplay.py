@@ -36,7 +36,6 @@ from sparring.run.rundir import differing, mend, read_lines, write_whole
 from sparring.types import Episode, Sampling, derive, episode_from_json
 
 PLAN = "selfplay.json"
-CHUNK = 64  # games that are played at once and recorded at once
 Progress = Callable[[dict[str, Any]], None]
 
 
@@ -53,6 +52,7 @@ class Plan:
     temperature: float = 0.7
     max_tokens: int = 256
     val: float = 0.1
+    batch: int = 64  # games that are played at once and recorded at once
     seed: int = 0
 
     def source(self) -> Source:
@@ -106,7 +106,7 @@ async def _play(
 
     async with opened([game]):
         while len(episodes) < plan.games:
-            numbers = range(len(episodes), min(len(episodes) + CHUNK, plan.games))
+            numbers = range(len(episodes), min(len(episodes) + plan.batch, plan.games))
             played = await collect(
                 _jobs(plan, game, name, numbers),
                 speak,
@@ -172,7 +172,7 @@ def _begun(plan: Plan, out: Path, resume: bool) -> list[Episode]:
         raise ConfigError(f"{out} holds these games already; add --resume to go on with them")
     mend(out / GAMES)
     found = [episode_from_json(line["episode"]) for line in read_lines(out / GAMES)]
-    return found if len(found) >= plan.games else found[: len(found) // CHUNK * CHUNK]
+    return found if len(found) >= plan.games else found[: len(found) // plan.batch * plan.batch]
 
 
 def _cut(path: Path, lines: int) -> None:

@@ -108,24 +108,19 @@ def everything(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir()}
 
 
-def small_batches() -> None:
-    selfplay.CHUNK = 4
-
-
 def test_killed_anywhere_it_comes_to_the_same_games(tmp_path: Path) -> None:
-    words = ["selfplay", "matching", "--policy", "nano", "--games", 12, "--temperature", 1, *WORDS]
-    whole = sparring(*words, "--out", "whole", cwd=tmp_path, first=small_batches)
+    words = ["selfplay", "matching", "--policy", "nano", "--games", 12, "--temperature", 1]
+    words += ["--batch", 4, *WORDS]
+    whole = sparring(*words, "--out", "whole", cwd=tmp_path)
     assert whole.code == 0, whole.err
     assert "matching · nano 12/12" in whole.out and "train_instances" in whole.out
     for moment in (Moment("selfplay_games.jsonl", 3), Moment("train.parquet", 1)):
         resume = ["--resume"] if (tmp_path / "killed").exists() else []
-        life = sparring(
-            *words, "--out", "killed", *resume, cwd=tmp_path, first=small_batches, die_at=moment
-        )
+        life = sparring(*words, "--out", "killed", *resume, cwd=tmp_path, die_at=moment)
         assert life.code == -9, f"{moment} did not come: {life.out}{life.err}"
     with (tmp_path / "killed" / "selfplay_games.jsonl").open("a") as torn:
         torn.write('{"index": 3, "sco')
-    life = sparring(*words, "--out", "killed", "--resume", cwd=tmp_path, first=small_batches)
+    life = sparring(*words, "--out", "killed", "--resume", cwd=tmp_path)
     assert life.code == 0, life.err
     assert everything(tmp_path / "killed") == everything(tmp_path / "whole")
 
