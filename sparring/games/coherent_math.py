@@ -106,7 +106,8 @@ class CoherentMath(Game):
 
         answers = [final_answer(turn.text) for turn in turns]
         reasoning = [reasoning_of(turn.text) for turn in turns]
-        lengths = [len(turn.token_ids) for turn in turns]
+        # A server need not tell its tokens; its words are then the next best.
+        lengths = [len(turn.token_ids) or len(turn.text.split()) for turn in turns]
         correct = [verdict.passed for verdict in verdicts]
         scores = coherence([a.key for a in answers], reasoning, lengths, _canonical(self.arms))
         earned = rewards(

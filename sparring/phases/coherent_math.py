@@ -116,6 +116,22 @@ def sft_config(config: Config) -> Config:
     return made.model_copy(update={"engine": config.engine, "checkpoint": config.checkpoint})
 
 
+def speaker(config: Config, policy: str) -> tuple[Any, str]:
+    """Whoever is to be asked, by the engine that the config names or on a server of its own."""
+    from sparring.engines.spread import make_engine
+    from sparring.learn.device import choose_device
+    from sparring.run.policy import find_trained, load_player
+
+    told = config.engine
+    player, name = load_player(policy, device=told.device, dtype=told.dtype)
+    policies = getattr(player, "policies", None)
+    if policies is None:
+        return player, name
+    found = find_trained(policy)
+    own = config.model_copy(update={"policy": found.config.policy if found else policy})
+    return make_engine(own, policies, choose_device(told.device, told.dtype)[1]), name
+
+
 def rollouts(
     config: Config, policy: str, out: Path, *, remake: bool = False, say: Say = quiet
 ) -> Facts:
@@ -133,10 +149,7 @@ def rollouts(
     }
 
     def work(unfinished: Path) -> Facts:
-        from sparring.run.policy import load_engine
-
-        engine, name = load_engine(policy, device=config.engine.device, dtype=config.engine.dtype)
-        engine.max_batch, engine.lockstep = config.engine.max_batch, config.engine.lockstep
+        engine, name = speaker(config, policy)
         return collect_rollouts(config, game, problems, engine, name, unfinished, say)
 
     return make("rollouts", out, inputs, work, remake=remake)
