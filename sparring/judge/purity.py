@@ -57,7 +57,7 @@ _CHOSEN: dict[ModuleType, str] = {
     typing: "Any Dict FrozenSet Iterable Iterator List Mapping Optional Sequence Set Tuple Union",
 }
 _WHOLE = (math, cmath, itertools, heapq, bisect, operator)
-_HIDDEN = frozenset({"attrgetter", "methodcaller", "format", "format_map"})
+_HIDDEN = frozenset({"attrgetter", "methodcaller", "format", "format_map", "is_", "is_not"})
 _TYPES: tuple[type, ...] = (
     bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict, range,
     slice, collections.Counter, collections.OrderedDict, collections.defaultdict,
@@ -183,6 +183,8 @@ def _reason(node: ast.AST, known: frozenset[str]) -> str:
             return "except without a class"
         case ast.Attribute():
             return _attribute(node)
+        case ast.Compare():
+            return _identity(node)
         case ast.Call():
             return _call(node)
         case ast.FormattedValue():
@@ -221,6 +223,30 @@ def _attribute(node: ast.Attribute) -> str:
     if node.attr == "format" and isinstance(node.value, ast.Constant):
         return _fields(node.value.value)
     return "" if node.attr in ATTRIBUTES else f".{node.attr}"
+
+
+def _identity(node: ast.Compare) -> str:
+    """Which equal values are one object hangs on the interpreter; None, True and False are."""
+    sides = [node.left, *node.comparators]
+    for op, a, b in zip(node.ops, sides, sides[1:], strict=False):
+        if isinstance(op, ast.Is | ast.IsNot) and not (_single(a) or _single(b)):
+            return "`is` between values"
+    return ""
+
+
+def _single(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and (node.value is None or type(node.value) is bool)
+
+
+def unordered(tree: ast.Module) -> bool:
+    """Whether there may be sets, whose order hangs on the hash seed."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Set() | ast.SetComp() | ast.Name(id="set" | "frozenset" | "Set" | "FrozenSet"):
+                return True
+            case ast.Attribute(attr="keys" | "items"):
+                return True
+    return False
 
 
 def _fields(text: object) -> str:

@@ -83,6 +83,12 @@ REFUSALS = {
     "input that is no literal": (IDENTITY, q("return 0"), "[open('x')]", "input"),
     "the same": (IDENTITY, q("return n + 0"), [1], "same"),
     "endless": (IDENTITY, q("while True: pass"), [1], "no outcome"),
+    "endless, and then not": (
+        IDENTITY,
+        q("try:\n        while True: pass\n    finally:\n        return 0"),
+        [1],
+        "no outcome",
+    ),
     "endless in one step": (IDENTITY, q("return sum(range(2 ** 62)) * 0"), [1], "no outcome"),
     "too deep": (IDENTITY, q("return f(n + 1)"), [1], "no outcome"),
     "too much memory": (IDENTITY, q("return len([0] * 10 ** 12)"), [1], "no outcome"),
@@ -115,6 +121,16 @@ def test_what_hangs_on_hashes_is_void_whatever_is_claimed() -> None:
 
     for verdict in checked(body):
         assert (verdict.status, verdict.kind) == ("void", "not deterministic")
+
+
+def test_one_set_of_two_words_is_enough() -> None:
+    p = "def f(n: int) -> str:\n    return 'left'"
+    unsteady = "def f(n: int) -> str:\n    return next(iter({'left', 'right'}))"
+    for verdict in (
+        checked(lambda c: c.attack(p, unsteady, "f")),
+        checked(lambda c: c.diverges(p, unsteady, "f", [1])),
+    ):
+        assert not verdict.passed
 
 
 def test_an_endless_q_is_no_equal_and_no_counterexample() -> None:

@@ -49,6 +49,8 @@ REFUSED = {
     "context of decimals": (
         "import decimal\ndef f(n: int) -> int:\n    decimal.getcontext().prec = 3\n    return n"
     ),
+    "identity": "def f(a: int, b: int) -> bool:\n    return a is b",
+    "identity by name": "import operator\ndef f(n: int) -> int:\n    return operator.is_(n, n)",
     "async": "async def f(n: int) -> int:\n    return n",
 }
 ALLOWED = {
@@ -61,6 +63,7 @@ ALLOWED = {
     "        c += 1\n    g()\n    return c",
     "exceptions": "def f(n: int) -> int:\n    try:\n        return 1 // n\n"
     "    except ZeroDivisionError as e:\n        raise ValueError(str(e)) from e",
+    "identity of None": "def f(n: int | None) -> bool:\n    return n is None or n is not True",
     "type compared": "def f(n: int) -> bool:\n    return type(n) == int",
     "match": "def f(n: int) -> int:\n    match n:\n        case 1 | 2:\n            return 0\n"
     "        case x:\n            return x",
