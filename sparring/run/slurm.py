@@ -41,6 +41,11 @@ class Job:
     more: tuple[str, ...] = field(default_factory=tuple)  # further words for #SBATCH
 
     @property
+    def tasks(self) -> int:
+        """Per node: one for each GPU that learns, or one that starts the rest."""
+        return max(1, self.gpus) if self.launcher == "accelerate" else 1
+
+    @property
     def logs(self) -> Path:
         """Beside the run, whose folder is its own."""
         return self.run.with_name(f"{self.run.name}.slurm")
@@ -68,7 +73,7 @@ def _directives(job: Job) -> list[str]:
     found = [
         f"--job-name=sparring-{job.run.name}",
         f"--nodes={job.nodes}",
-        "--ntasks-per-node=1",
+        f"--ntasks-per-node={job.tasks}",
         f"--time={job.time}",
         "--requeue",  # preempted, it goes back to the queue
         "--open-mode=append",  # and its later lives write on in the same log
@@ -97,8 +102,9 @@ def _prologue(job: Job, python: str) -> list[str]:
         f"port=$(({first} + SLURM_JOB_ID % {many}))",
         'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         'echo "job $SLURM_JOB_ID, life $((${SLURM_RESTART_COUNT:-0} + 1)), on $SLURM_JOB_NODELIST"',
-        f'srun "$python" -m sparring.run.node --version {metadata.version("sparring")} '
-        f'--gpus {job.gpus} --head "$head" --port "$port" || exit 2',
+        f'srun --ntasks-per-node=1 --ntasks={job.nodes} "$python" -m sparring.run.node '
+        f"--version {metadata.version('sparring')} --gpus {job.gpus} "
+        '--head "$head" --port "$port" || exit 2',
         "",
     ]
 
@@ -106,18 +112,16 @@ def _prologue(job: Job, python: str) -> list[str]:
 def _body(job: Job) -> list[str]:
     """Start it in the background: bash hears a signal only while it waits."""
     if job.launcher == "accelerate":
-        processes = job.nodes * max(1, job.gpus)
-        launch = (
-            f"-m accelerate.commands.launch --num_machines {job.nodes} "
-            f"--num_processes {processes} --machine_rank \\$SLURM_NODEID "
-            "--main_process_ip $head --main_process_port $port"
-            f"{'' if job.gpus else ' --cpu'}{' --multi_gpu' if processes > 1 and job.gpus else ''}"
-        )
-        return [f'srun bash -c "exec $python {launch} -m sparring ${{words[*]@Q}}" &']
+        # A task of Slurm's per process: it hears signals itself, and its exit code is kept.
+        return [
+            "export MASTER_ADDR=$head MASTER_PORT=$port WORLD_SIZE=$SLURM_NTASKS",
+            "export learn='RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID exec \"$@\"'",
+            'srun bash -c "$learn" sparring "$python" -m sparring "${words[@]}" &',
+        ]
     if job.launcher == "ray":
         return [
-            f'srun "$python" -m sparring.run.ray_node --head "$head" --port "$port" '
-            f'--nodes {job.nodes} --gpus {job.gpus} -- "${{words[@]}}" engine.kind=ray &'
+            'srun "$python" -m sparring.run.ray_node --head "$head" --port "$port" '
+            f'--nodes {job.nodes} --gpus {job.gpus} -- "${{words[@]}}" &'
         ]
     return ['srun "$python" -m sparring "${words[@]}" &']
 

@@ -44,8 +44,9 @@ def test_the_script_asks_for_what_was_asked_and_resumes_by_itself(tmp_path: Path
 @pytest.mark.parametrize(
     ("launcher", "said"),
     [
-        ("accelerate", "accelerate.commands.launch --num_machines 3 --num_processes 6"),
-        ("ray", '--nodes 3 --gpus 2 -- "${words[@]}" engine.kind=ray'),
+        ("accelerate", "#SBATCH --ntasks-per-node=2\n"),
+        ("accelerate", "RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID exec"),
+        ("ray", 'ray_node --head "$head" --port "$port" --nodes 3 --gpus 2 -- "${words[@]}"'),
     ],
 )
 def test_several_nodes_are_started_by_a_launcher(tmp_path: Path, launcher: str, said: str) -> None:
