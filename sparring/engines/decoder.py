@@ -37,6 +37,9 @@ def has_adapters(model: Any) -> bool:
     return hasattr(model.get_decoder().layers[0].self_attn.q_proj, "lora_A")
 
 
+Stack = tuple[Tensor, Tensor]  # down A×R×I and up A×O×R: A policies, R ranks, I inputs, O outputs
+
+
 @dataclass
 class Linear:
     """One matrix for several of the model's, and the low-rank corrections of whoever speaks."""
@@ -44,37 +47,38 @@ class Linear:
     modules: list[Any]
     weight: Tensor
     bias: Tensor | None
-    down_ARI: Tensor | None = None  # A policies, R ranks in all, I inputs
-    up_AOR: Tensor | None = None
+    stack: Stack | None = None
+    # By how many policies they hold. They stay where they are: captured graphs look there.
+    stacks: dict[int, Stack] = field(default_factory=dict)
 
-    def __call__(self, x_NI: Tensor, who_N: Tensor | None) -> Tensor:
+    def __call__(self, x_NI: Tensor, who: Tensor | int) -> Tensor:
+        """`who` speaks: one policy for all rows, or one for each."""
         y = F.linear(x_NI, self.weight, self.bias)
-        if self.down_ARI is None or self.up_AOR is None:
+        if self.stack is None:
             return y
-        x = x_NI.to(self.down_ARI.dtype)
-        if who_N is None:
-            low = F.linear(F.linear(x, self.down_ARI[0]), self.up_AOR[0])
+        down_ARI, up_AOR = self.stack
+        x = x_NI.to(down_ARI.dtype)
+        if isinstance(who, int):
+            low = F.linear(F.linear(x, down_ARI[who]), up_AOR[who])
         else:
-            low = torch.bmm(self.down_ARI[who_N], x[:, :, None])
-            low = torch.bmm(self.up_AOR[who_N], low)[:, :, 0]
+            low = torch.bmm(down_ARI[who], x[:, :, None])
+            low = torch.bmm(up_AOR[who], low)[:, :, 0]
         return (y + low).to(y.dtype)
 
     def seat(self, slots: Sequence[str | None]) -> None:
         """Lay the adapters of these policies side by side; None stands for the bare model."""
+        if all(slot is None for slot in slots):
+            self.stack = None
+            return
         downs, ups = [], []
         for slot in slots:
             pieces = [_adapter(module, slot) for module in self.modules]
             downs.append(torch.cat([down for down, _ in pieces]))
             ups.append(torch.block_diag(*[up for _, up in pieces]))
-        down, up = torch.stack(downs), torch.stack(ups)
-        if self.down_ARI is None or self.up_AOR is None or self.down_ARI.shape != down.shape:
-            self.down_ARI, self.up_AOR = down, up
-        else:  # in place, where captured graphs look
-            self.down_ARI.copy_(down)
-            self.up_AOR.copy_(up)
-
-    def unseat(self) -> None:
-        self.down_ARI = self.up_AOR = None
+        fresh = torch.stack(downs), torch.stack(ups)
+        self.stack = self.stacks.setdefault(len(slots), fresh)
+        for kept, new in zip(self.stack, fresh, strict=True):
+            kept.copy_(new)
 
 
 def _adapter(module: Any, slot: str | None) -> tuple[Tensor, Tensor]:
@@ -153,17 +157,14 @@ class Decoder:
     def seat(self, slots: Sequence[str | None]) -> None:
         for layer in self.layers:
             for linear in layer.linears:
-                if slots == [None]:
-                    linear.unseat()
-                else:
-                    linear.seat(slots)
+                linear.seat(slots)
 
     def hidden(
         self,
         ids_N: Tensor,
         position_N: Tensor,
         slot_N: Tensor,
-        who_N: Tensor | None,
+        who: Tensor | int,
         cache: Callable[[int], Cache],
         attend: Callable[[Tensor, Cache], Tensor],
     ) -> Tensor:
@@ -174,11 +175,11 @@ class Decoder:
         delta: Tensor | None = None
         for i, layer in enumerate(self.layers):
             mine = cache(i)
-            qkv = layer.qkv(kernels.add_norm(x, delta, layer.norm_in, self.eps), who_N)
+            qkv = layer.qkv(kernels.add_norm(x, delta, layer.norm_in, self.eps), who)
             q = kernels.rotate(qkv, self.rope, position_N, slot_N, mine, layer.head_norms, self.eps)
-            delta = layer.out(attend(q, mine), who_N)
-            both = layer.gate_up(kernels.add_norm(x, delta, layer.norm_mid, self.eps), who_N)
-            delta = layer.down(kernels.silu_times(both), who_N)
+            delta = layer.out(attend(q, mine), who)
+            both = layer.gate_up(kernels.add_norm(x, delta, layer.norm_mid, self.eps), who)
+            delta = layer.down(kernels.silu_times(both), who)
         return kernels.add_norm(x, delta, self.norm_out, self.eps)
 
 

@@ -4,7 +4,7 @@ Games await; this engine forms batches from whoever is waiting. In lockstep (the
 is formed only when no game is busy elsewhere, so that the same run always forms the same batches
 and gives the same numbers; otherwise whoever waits when the device is free is served.
 
-On a GPU, models of the Llama and Qwen families speak through captured graphs (slots.py); all
+On a GPU, models of the Llama and Qwen families speak through captured graphs (speaker.py); all
 others, and every model on a CPU, through transformers' own forward pass (generate.py).
 """
 
@@ -25,7 +25,8 @@ import torch
 from sparring.engines.chat import Chat
 from sparring.engines.decoder import has_adapters, unsupported
 from sparring.engines.generate import Reply, generate
-from sparring.engines.slots import Row, Slots, Speaker, speaker
+from sparring.engines.slots import Row, Slots
+from sparring.engines.speaker import Speaker, speaker
 from sparring.learn.policies import LoraPolicies, Policies, slot_name
 from sparring.types import BASE, Request, Turn, VoidGame
 
