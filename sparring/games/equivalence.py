@@ -22,6 +22,7 @@ from sparring.judge.checkers import (
     counterexample,
     make_checker,
 )
+from sparring.judge.inputs import need_tool
 from sparring.judge.signature import BadSignature
 from sparring.nearest import nearest
 from sparring.tasks.programs import code_of, function_of
@@ -89,6 +90,10 @@ class Equivalence(Game):
 
     def check(self, task: Task) -> None:
         code_of(task)
+        if self.language == "python":  # missed now, and not in every game of the first round
+            need_tool("hypothesis", "random inputs are made")
+            if self.crosshair_s > 0:
+                need_tool("crosshair", "programs are searched symbolically")
 
     def task(self, seed: int) -> Task:
         return shipped_task(self.problems, seed)

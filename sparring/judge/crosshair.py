@@ -7,10 +7,9 @@ import asyncio
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import util
 from pathlib import Path
 
-from sparring.judge.inputs import INSTALL, ToolMissing
+from sparring.judge.inputs import need_tool
 from sparring.judge.python_tests import Judge
 
 # What CrossHair imports, for the jail to hold.
@@ -47,8 +46,7 @@ class CrossHair:
     async def _opened(self) -> Judge:
         async with self._starting:
             if self._judge is None:
-                if util.find_spec("crosshair") is None:
-                    raise ToolMissing(f"symbolic search needs crosshair-tool: {INSTALL}")
+                need_tool("crosshair", "programs are searched symbolically")
                 judge = Judge(
                     timeout_s=self.budget_s + _START_S,
                     memory_mb=4096,

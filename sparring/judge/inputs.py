@@ -13,6 +13,7 @@ from importlib import util
 from typing import Any
 
 from sparring.judge.signature import Signature, Type
+from sparring.run.config import ConfigError
 from sparring.types import derive
 
 INSTALL = "pip install 'sparring[equivalence]'"
@@ -20,8 +21,13 @@ _MOST_EDGES = 150
 _LONGEST = 300  # characters of an input; others cost time and show nothing more
 
 
-class ToolMissing(RuntimeError):
+class ToolMissing(ConfigError):
     """A tool that a check needs is not installed; the message says how to have it."""
+
+
+def need_tool(module: str, what: str) -> None:
+    if util.find_spec(module) is None:
+        raise ToolMissing(f"{what} with {module}, which is not installed: {INSTALL}")
 
 
 Constants = dict[str, list[Any]]  # type's name -> values
@@ -198,8 +204,7 @@ def _small(kind: Type, pool: Constants, rng: random.Random) -> Any:
 
 @lru_cache(maxsize=256)
 def _drawn_texts(signature: Signature, count: int, seed: int) -> tuple[Any, ...]:
-    if util.find_spec("hypothesis") is None:
-        raise ToolMissing(f"random inputs are made with hypothesis: {INSTALL}")
+    need_tool("hypothesis", "random inputs are made")
     import hypothesis
     from hypothesis import HealthCheck, Phase, strategies
 

@@ -13,6 +13,7 @@ from sparring.engines.scripted import ScriptedEngine
 from sparring.game import opened
 from sparring.games import equivalence_words as words
 from sparring.games import load_game
+from sparring.run.config import ConfigError
 from sparring.sandbox import probe
 from sparring.types import Episode, Request, Task, Verdict
 
@@ -204,3 +205,12 @@ def test_options_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="at least one"):
         load_game("equivalence", samples=0)
     assert load_game("equivalence", language="haskell").problems == "equivalence_haskell"
+
+
+def test_a_missing_tool_is_named_before_anything_is_played(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sparring.judge.inputs.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="hypothesis.*pip install"):
+        load_game("equivalence").check(TASK)
+    load_game("equivalence", language="haskell").check(TASK)
