@@ -20,7 +20,7 @@ from sparring.run import checkpoint as checkpoints
 from sparring.run import named
 from sparring.run.config import ConfigError
 from sparring.tasks.code import Problem, problem_of
-from sparring.tasks.problems import definitions, function_name, parsed
+from sparring.tasks.problems import function_name, parsed
 from sparring.types import Request, Sampling, Task, Turn, Verdict, derive
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def one_problem(text: str, signature: str | None, tests: str | None) -> Problem:
 
 
 def batch(path: Path) -> list[Problem]:
-    """The problems of a file in the source's form; a reference is not needed to be asked."""
+    """The problems of a problems file; their baseline tests are the tests to pass."""
     from sparring.tasks.problems import read_problems
 
     return [problem_of(Task(str(row["id"]), data=row)) for row in read_problems(path)]
@@ -219,7 +219,6 @@ def as_json(problem: Problem, attempts: Sequence[Attempt], executed: bool) -> di
         "signature": problem.signature,
         "stages": best.stages,
         "code": best.code,
-        "defines": sorted(definitions(best.code) or {}),
         "attempts": [
             {"code": a.code, "passed": a.passed, "agrees": a.agrees, "stages": a.stages}
             for a in attempts

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 from sparring.curriculum.schedule import Step
 from sparring.run import checkpoint
@@ -98,9 +97,3 @@ def find(folder: Path, word: str) -> int:
 def refused(folder: Path, name: str, problem: str) -> ConfigError:
     listed = ", ".join(usable(folder)) or "none"
     return ConfigError(f"{name} of {folder.parent} cannot be used: {problem}. Usable: {listed}")
-
-
-def facts_of(path: Path) -> dict[str, Any]:
-    """What the JSON beside a named checkpoint says, where there is one."""
-    beside = path.with_name(f"{path.name}.json")
-    return dict(json.loads(beside.read_text())) if beside.is_file() else {}
