@@ -211,6 +211,6 @@ def test_a_missing_tool_is_named_before_anything_is_played(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sparring.judge.inputs.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="hypothesis.*pip install"):
+    with pytest.raises(ConfigError, match=r"hypothesis.*pip install"):
         load_game("equivalence").check(TASK)
     load_game("equivalence", language="haskell").check(TASK)
