@@ -17,6 +17,7 @@ _OPTIONAL = {  # module -> what it is for, how to add it
     "wandb": ("Weights & Biases", "pip install 'sparring[wandb]'"),
     "trackio": ("trackio", "pip install 'sparring[trackio]'"),
     "vllm": ("engine.kind: vllm", "pip install 'sparring[vllm]'"),
+    "vllm": ("engine.kind: vllm", "pip install 'sparring[vllm]'"),
     "ray": ("engines on many machines", "pip install 'sparring[ray]'"),
 }
 

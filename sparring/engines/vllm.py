@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sparring.engines.chat import Chat
-from sparring.engines.line import Line
+from sparring.engines.line import Line, ServerFailed
 from sparring.engines.openai import ids_of
 from sparring.engines.transformers import PromptTooLong, TransformersEngine
 from sparring.learn.export import export_policy
@@ -259,6 +259,7 @@ class OverHttp:
 
     def __init__(self, line: Line) -> None:
         self.line = line
+        self._asleep = False
 
     async def generate(
         self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None
@@ -298,10 +299,17 @@ class OverHttp:
         await self.line.post("unload_lora_adapter", {"lora_name": adapter.name}, bytes)
 
     async def sleep(self) -> None:
-        await self.line.post("/sleep?level=1", {}, bytes)
+        """Only servers in VLLM_SERVER_DEV_MODE=1 can; others keep their memory."""
+        try:
+            await self.line.post("/sleep?level=1", {}, bytes)
+            self._asleep = True
+        except ServerFailed as failed:
+            log.warning("vLLM keeps its memory while the learner learns: %s", failed)
 
     async def wake(self) -> None:
-        await self.line.post("/wake_up", {}, bytes)
+        if self._asleep:
+            await self.line.post("/wake_up", {}, bytes)
+            self._asleep = False
 
     async def close(self) -> None:
         await self.line.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from rogue import Rogue, rogue_server
+from rogue import Rogue, refuses, rogue_server
 
 from sparring.engines import vllm
 from sparring.engines.generate import generate
@@ -273,6 +273,18 @@ def test_over_http_adapters_and_ids_travel(rogue: Rogue, tmp_path: Path) -> None
     assert [body["model"] for body in rogue.bodies[1:3]] == ["main.7", "base-model"]
     told = rogue.bodies[1]
     assert (told["prompt"], told["seed"], told["stop"]) == ([1, 2], 9, ["x"])
+
+
+def test_a_server_that_cannot_sleep_is_not_woken(rogue: Rogue) -> None:
+    rogue.default = refuses(404, "Not Found")
+    link = over_http(rogue)
+
+    async def night() -> None:
+        await link.sleep()
+        await link.wake()
+
+    asyncio.run(night())
+    assert rogue.paths == ["/sleep?level=1"]
 
 
 def test_a_server_that_gives_no_ids_cannot_train_anybody(rogue: Rogue) -> None:
