@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from dataclasses import asdict, dataclass
 from importlib import metadata, util
@@ -17,7 +18,6 @@ _OPTIONAL = {  # module -> what it is for, how to add it
     "wandb": ("Weights & Biases", "pip install 'sparring[wandb]'"),
     "trackio": ("trackio", "pip install 'sparring[trackio]'"),
     "vllm": ("engine.kind: vllm", "pip install 'sparring[vllm]'"),
-    "vllm": ("engine.kind: vllm", "pip install 'sparring[vllm]'"),
     "ray": ("engines on many machines", "pip install 'sparring[ray]'"),
 }
 
@@ -32,7 +32,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything, tried where trying is the only way to know."""
-    return [*_machine(), *_dtypes(), _sandbox(), *_modules()]
+    return [*_machine(), *_dtypes(), _sandbox(), *_haskell(), *_modules()]
 
 
 def as_json(findings: list[Finding]) -> dict[str, Any]:
@@ -76,6 +76,19 @@ def _sandbox() -> Finding:
 
     ok, explanation, install = probe()
     return Finding("sandbox", ok, explanation, install if not ok else "")
+
+
+def _haskell() -> list[Finding]:
+    from sparring.judge.liquid import LiquidHaskell
+    from sparring.sandbox.haskell import probe
+
+    ok, explanation, install = probe()
+    missing = asyncio.run(LiquidHaskell().missing()) if ok else "Liquid Haskell needs GHC"
+    proofs = missing or "proofs are checked"
+    return [
+        Finding("haskell", ok, explanation, install if not ok else ""),
+        Finding("liquid haskell", not missing, proofs, "see docs/haskell.md" if missing else ""),
+    ]
 
 
 def _modules() -> list[Finding]:
