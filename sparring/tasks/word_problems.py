@@ -178,7 +178,8 @@ def work_out(expression: str, values: dict[str, Fraction]) -> Fraction:
             return Fraction(_OPERATORS[type(node.op)](value(node.left), value(node.right)))
         if isinstance(node, ast.Name):
             return values[node.id]
-        assert isinstance(node, ast.Constant)  # the templates hold nothing else
+        # The templates hold nothing else.
+        assert isinstance(node, ast.Constant) and isinstance(node.value, int)
         return Fraction(node.value)
 
     return value(ast.parse(expression, mode="eval").body)
