@@ -1,4 +1,4 @@
-"""One full-parameter step of policy gradient on so many tokens: tokens per second and peak memory of
+"""One full-parameter step of policy gradient: tokens per second and peak memory of
 the learner, beside a plain step that keeps all logits.
 
     python benchmarks/learn.py --policy smollm2 --rows 64 --length 512 [--json]
