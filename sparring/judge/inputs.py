@@ -62,7 +62,7 @@ def inputs_for(
     rng = random.Random(derive(seed, str(signature)))
     found: dict[str, list[Any]] = {}
     drawn = [*_edges(signature, constants, rng), *_drawn(signature, count, seed)]
-    drawn += _mixed(signature, constants, count // 2, rng)
+    drawn += _mixed(signature, constants, max(30, count // 2), rng)
     for values in sorted(drawn, key=lambda values: len(repr(values))):
         text = repr(values)
         if len(text) <= _LONGEST:
