@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,10 +134,20 @@ def speaker(config: Config, policy: str) -> tuple[Any, str]:
 
 
 def rollouts(
-    config: Config, policy: str, out: Path, *, remake: bool = False, say: Say = quiet
+    config: Config,
+    policy: str,
+    out: Path,
+    *,
+    held_out: bool = False,
+    remake: bool = False,
+    say: Say = quiet,
 ) -> Facts:
-    """Every question through all arms of one policy."""
-    problems = training_problems(config)[: config.math.rollouts.questions]
+    """Every question through all arms of one policy: those to learn from, or those kept apart."""
+    told = config.math.rollouts
+    if held_out:
+        problems = held_out_problems(config)[: told.held_out]
+    else:
+        problems = training_problems(config)[: told.questions]
     game = game_of(config)
     inputs = {
         "policy": fingerprint(policy),
@@ -144,7 +155,7 @@ def rollouts(
         "game": config.games.get(GAME),
         "sampling": config.sampling.model_dump(),
         "engine": config.engine.model_dump(),
-        "chunk": config.math.rollouts.chunk,
+        "chunk": told.chunk,
         "seed": config.seed,
     }
 
@@ -266,6 +277,12 @@ def run_all(config: Config, path: Path, *, resume: bool = False, say: Say = quie
             config, str(path / "dpo"), path / "eval" / "dpo.jsonl", remake=True, say=say
         ),
     }
+    if config.math.rollouts.held_out:
+        for name, policy in (("sft", merged), ("dpo", str(path / "dpo"))):
+            out = path / "eval" / f"arms_{name}.jsonl"
+            steps[f"arms_{name}"] = partial(
+                rollouts, config, policy, out, held_out=True, remake=True, say=say
+            )
     found: dict[str, Any] = {}
     for name, step in steps.items():
         found[name] = step()

@@ -14,6 +14,11 @@ from sparring.report.rundata import is_number
 
 PHASES = "phases.json"
 POLICIES = {"eval_base": "Before", "eval_sft": "After SFT", "eval_dpo": "After DPO"}
+ROLLOUTS = {
+    "rollouts": "To learn from",
+    "arms_sft": "Kept apart, after SFT",
+    "arms_dpo": "Kept apart, after DPO",
+}
 SCORES = ("s_end", "s_path", "s_cf", "s_wm", "stability", "correct")
 _SHOWN = 3  # pairs of each kind, as they were
 
@@ -33,7 +38,7 @@ def phase_sections(found: Mapping[str, Any], run: Path) -> list[tuple[str, str, 
     """(anchor, title, body) of every section."""
     return [
         ("results", "Results", _results(found)),
-        ("coherence", "Coherence", _coherence(found.get("rollouts", {}))),
+        ("coherence", "Coherence", _coherence(found)),
         ("preferences", "Preferences", _preferences(found.get("preferences", {}), run)),
         ("training", "Training", _training(found)),
         ("phases", "Phases", _phases(found)),
@@ -85,18 +90,23 @@ def _results(found: Mapping[str, Any]) -> str:
     return text + (f"<h3>Question by question</h3>{_table(paired, pairs)}" if pairs else "")
 
 
-def _coherence(facts: Mapping[str, Any]) -> str:
+def _coherence(found: Mapping[str, Any]) -> str:
+    """Scores of the questions learned from, and of those kept apart, before and after DPO."""
+    facts = found.get("rollouts", {})
     if not facts:
         return _none("There are no rollouts yet.")
-    rows = [(humanise(key), number(facts[key])) for key in SCORES if is_number(facts.get(key))]
-    arms = [(arm, number(share, True)) for arm, share in facts.get("arms", {}).items()]
-    intro = (
-        f"{facts['questions']:,} questions, {facts['trajectories']:,} trajectories; "
-        f"{facts['void']:,} questions are void."
-    )
+    asked = {name: found[key] for key, name in ROLLOUTS.items() if found.get(key)}
+    rows = [
+        (key, *[number(f[key]) if is_number(f.get(key)) else "–" for f in asked.values()])
+        for key in (*SCORES, "questions", "void")
+    ]
+    arms = [
+        (arm, *[number(f["arms"].get(arm, 0.0), True) for f in asked.values()])
+        for arm in facts.get("arms", {})
+    ]
     return (
-        f'<p class="intro">{intro}</p>{_table(("Score", "Mean over questions"), rows)}'
-        f"<h3>By arm</h3>{_table(('Arm', 'Right'), arms)}"
+        f"{_table(('Mean over questions', *asked), rows)}"
+        f"<h3>Right answers, by arm</h3>{_table(('Arm', *asked), arms)}"
     )
 
 

@@ -113,6 +113,7 @@ class LearnConfig(Section):
     batch: int | None = Field(None, ge=1)  # lessons per optimizer step, instead of minibatches
     micro_batch: int | None = Field(None, ge=1)  # at most so many lessons on the device at once
     tokens_per_batch: int = Field(16384, ge=1)
+    spread: bool = False  # the base model over all processes that learn, with FSDP2
     head_chunk: int = Field(1024, ge=1)
     clip_low: float = Field(0.2, ge=0)
     clip_high: float = Field(0.2, ge=0)
@@ -168,6 +169,7 @@ class SftConfig(Section):
 class RolloutsConfig(Section):
     questions: int | None = Field(500, ge=1)  # the first so many
     chunk: int = Field(128, ge=1)  # questions that are asked at once, and lost at most by a kill
+    held_out: int = Field(0, ge=0)  # of the evaluation's, asked before and after DPO: does it hold?
 
 
 class PreferencesConfig(Section):

@@ -12,7 +12,10 @@ from lives import Life, Moment, sparring
 from sparring.phases.coherent_math import comparisons
 from sparring.run.rundir import read_lines
 
-PHASES = ("eval_base", "sft", "eval_sft", "rollouts", "preferences", "dpo", "eval_dpo")
+PHASES = (
+    *("eval_base", "sft", "eval_sft", "rollouts", "preferences", "dpo", "eval_dpo"),
+    *("arms_sft", "arms_dpo"),
+)
 
 
 def train(run: Path, *more: object, die_at: Moment | None = None) -> Life:
@@ -43,6 +46,7 @@ def test_all_five_phases_leave_what_they_made(unbroken: tuple[Path, Life]):
     assert found["sft"]["loss"][-1] < found["sft"]["loss"][0]
     assert found["rollouts"]["trajectories"] == 3 * 11 and found["rollouts"]["void"] == 0
     assert 0 <= found["rollouts"]["s_wm"] <= 1 and len(found["rollouts"]["arms"]) == 11
+    assert found["arms_dpo"]["questions"] == found["arms_sft"]["questions"] == 1
     assert found["preferences"]["pairs"] > 0
     assert found["dpo"]["loss"][-1] < found["dpo"]["loss"][0]
     assert found["eval_dpo"]["problems"] == 4 and "interval_95" in found["eval_dpo"]
@@ -137,4 +141,4 @@ def test_nothing_is_made_twice_and_a_change_makes_only_what_hangs_on_it(
     life = train(run, "--resume", "math.preferences.correctness=3")
     assert life.code == 0, life.err
     made = [line.split(" ")[0] for line in life.out.splitlines() if " s): " in line]
-    assert made == ["preferences", "dpo", "eval_dpo"]
+    assert made == ["preferences", "dpo", "eval_dpo", "arms_dpo"]
