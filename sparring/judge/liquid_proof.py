@@ -11,6 +11,7 @@ from sparring.judge.haskell_source import Declaration, Program, Refused, Token, 
 from sparring.judge.haskell_types import parse_type
 
 Functions = dict[str, list[Declaration]]
+TAKEN = words.RESERVED | words.VALUES | words.COMBINATORS | words.SYNTAX
 
 
 def refuse(message: str) -> Refused:
@@ -32,7 +33,7 @@ def check_program(program: Program, role: str) -> None:
         if declaration.kind == "equation":
             _check_words(declaration, program, line, words.VALUES, words.PROGRAM_WORDS, set())
             _check_division(declaration, line)
-        if declaration.kind in ("equation", "fixity") and declaration.names[0] in words.RESERVED:
+        if declaration.kind in ("equation", "fixity") and declaration.names[0] in TAKEN:
             raise refuse(f"{line}: {declaration.names[0]} has a meaning already")
     missing = [name for name in program.functions if name not in program.signatures]
     if missing:
@@ -98,7 +99,7 @@ def _check_words(
             or (token.kind == "name" and text in syntax | words.CONSTRUCTORS)
             or (token.kind == "special" and text in "()[],`")
             or (token.kind == "number" and re.fullmatch(r"\d{1,40}", text) is not None)
-            or token.kind in ("string", "char")
+            or (token.kind in ("string", "char") and "{-" not in text and "-}" not in text)
         )
         if not fine:
             raise refuse(f"{line}: {text} is not among the words that may stand here")

@@ -347,6 +347,27 @@ CHEATS = [
         "not :: Bool -> Bool\nnot x = x\n" + TRIPLE,
     ),
     cheat(
+        "own plus",
+        "lemma _ = trivial",
+        "meaning already",
+        DOUBLE,
+        "f :: Integer -> Integer\nf x = x + x\n(+) :: Integer -> Integer -> Integer\nx + y = x\n",
+    ),
+    cheat(
+        "own combinator",
+        "lemma _ = trivial",
+        "meaning already",
+        DOUBLE,
+        "f :: Integer -> Integer\nf x = x\n(===) :: Integer -> Integer -> Integer\nx === y = y\n",
+    ),
+    cheat(
+        "an annotation in a string",
+        "lemma _ = trivial",
+        "may stand here",
+        'f :: Integer -> String\nf x = ""\n',
+        'f :: Integer -> String\nf x = "{-@ ignore lemma @-}"\n',
+    ),
+    cheat(
         "two helpers of one name",
         "lemma _ = trivial",
         "one thing in P",
