@@ -36,6 +36,7 @@ from sparring.games.matching_words import (
     mentions,
     parse,
     tell,
+    terse_cells,
     terse_matchings,
 )
 from sparring.types import Task, View, VoidGame
@@ -305,19 +306,15 @@ class MatchingGame(Game):
         return f"Answer only with {what}"
 
     def _terse_prompt(self, talk: Talk, seat: str) -> str:
-        """The own cells, row by row: a plus where one is worth 50 or more, a minus where less, a
-        point where none is seen. Then what the partner did: a dash for nothing, and before it an
-        exclamation mark for an own error."""
+        """The own cells by the letters that messages use too, so that what is seen and what is
+        heard are the same tokens. Then what the partner did: a dash for nothing, and before it
+        an exclamation mark for an own error."""
         size, cells = len(talk.data["table"]), own_cells(talk.data, seat)
         marks = [
             in_terse(item, size) if isinstance(item, Action) else "!" for item in talk.news[seat]
         ]
         heard = "".join(marks) or "-"
-        if seat in talk.asked:
-            return heard
-        places = [(r, c) for r in range(size) for c in range(size)]
-        signs = ["." if p not in cells else "+" if cells[p] >= UNKNOWN else "-" for p in places]
-        return f"{''.join(signs)}:{heard}"
+        return heard if seat in talk.asked else f"{terse_cells(cells, size)}:{heard}"
 
 
 def _told(item: Action | str) -> str:

@@ -216,7 +216,7 @@ def test_an_error_costs_the_turn_and_only_its_maker_is_told(play, style):
     assert [r.seat for r in asked] == ["first", "second", "first", "second", "first"]
     prompts = [r.messages[-1]["content"] for r in asked]
     if style == "terse":
-        assert prompts == ["+-..:-", "...+:-", "!", "!hello", "0"]
+        assert prompts == ["Ab:-", "D:-", "!", "!hello", "0"]
     else:
         assert "no action was found" in prompts[2] and "You lost the turn" in prompts[2]
         assert "what?" not in prompts[1] and "no action" not in prompts[1]
