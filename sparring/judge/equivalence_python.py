@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparring.judge.checkers import INCIDENT, NOT_REFUTED
-from sparring.judge.crosshair import CrossHair
+from sparring.judge.crosshair import CrossHair, Found
 from sparring.judge.inputs import ToolMissing, inputs_for
 from sparring.judge.purity import impure, parse, unordered
 from sparring.judge.python_tests import Judge
@@ -151,6 +151,7 @@ class PythonChecker:
                 return Verdict("fail", "refuted", f"{confirmed.detail} (found by CrossHair)")
             if confirmed.status == "void":
                 return confirmed
+            found = Found(NOT_REFUTED, f"CrossHair's {found.detail} shows nothing when it is run")
         if found.kind == EXHAUSTED:
             detail = f"all paths exhausted, and {attacked.detail}"
             return Verdict("pass", EXHAUSTED, detail)

@@ -18,7 +18,8 @@ from sparring.types import derive
 
 INSTALL = "pip install 'sparring[equivalence]'"
 _MOST_EDGES = 150
-_LONGEST = 300  # characters of an input; others cost time and show nothing more
+_LONGEST = 1000  # characters of an input; others cost time and show nothing more
+_SIZES = (2, 250)  # constants in these bounds may be meant as a length
 
 
 class ToolMissing(ConfigError):
@@ -41,7 +42,21 @@ _FLOATS = [
 ]
 _STRINGS = [
     *("", "a", "A", " ", "ab", "ba", "aa", "abc", "Aa", "a b", " a ", "0", "12", "-3", "a,b"),
-    *("hello world", "racecar", "aab", "é", "ß", "İ", "\n", "a\tb", "()", "([])", "!?.", "Zz9"),
+    *(
+        "hello world",
+        "racecar",
+        "aab",
+        "é",
+        "ß",
+        "İ",
+        "\n",
+        "a\tb",
+        "()",
+        "([])",
+        "!?.",
+        "Zz9",
+        "\ud800",
+    ),
 ]
 _EDGES: dict[str, list[Any]] = {
     "int": [*_INTS, *_LARGE],
@@ -76,7 +91,7 @@ def constants_of(trees: Iterable[ast.Module]) -> Constants:
     found: dict[str, dict[str, Any]] = {name: {} for name in _EDGES}
 
     def note(value: Any) -> None:
-        if type(value).__name__ in found and len(repr(value)) < 100:
+        if type(value).__name__ in found and len(repr(value)) < 300:
             found[type(value).__name__].setdefault(repr(value), value)
 
     for tree in trees:
@@ -86,6 +101,8 @@ def constants_of(trees: Iterable[ast.Module]) -> Constants:
                 root = math.isqrt(value) if value >= 0 else 0
                 for near in (value, value + 1, value - 1, -value, 2 * value, root):
                     note(near)
+                if _SIZES[0] <= value <= _SIZES[1]:
+                    note("ab" * (value // 2 + 1))
                 note(float(value)) if abs(value) < 1e300 else None
             elif type(value) is float:
                 for number in (value, -value, value * 2):
@@ -137,7 +154,9 @@ def edge_values(kind: Type, constants: Constants, rng: random.Random) -> list[An
     make: Callable[[list[Any]], Any] = {
         "list": list, "tuple...": tuple, "set": set, "frozenset": frozenset
     }[kind.name]  # fmt: skip
-    return [make(values) for values in _lists(items, rng)]
+    long = [n + 1 for n in constants.get("int", []) if _SIZES[0] <= n <= _SIZES[1]]
+    longer = [[items[i % len(items)] for i in range(n)] for n in long[:12]]
+    return [make(values) for values in [*_lists(items, rng), *longer]]
 
 
 def _lists(items: list[Any], rng: random.Random) -> list[list[Any]]:
