@@ -83,7 +83,7 @@ def main() -> None:
     asked = parser.parse_args()
     import ray
 
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     here = asyncio.run(speed(Device().act, asked.turns, asked.at_once))
     through = measure(0.0, 1, asked.turns, asked.at_once)

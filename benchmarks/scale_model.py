@@ -1,6 +1,6 @@
 """A model of the pipeline on paper: what travels, how much, and what is full first at 8, 64 and
-1,024 GPUs. Sizes follow from the models' shapes; speeds are those that were measured (docs/results.md,
-docs/performance.md, benchmarks/ray_pool.py) or, where nothing was, the vendor's, and marked so."""
+1,024 GPUs. Sizes follow from the models' shapes; speeds are those that were measured
+(docs/results.md, docs/performance.md, benchmarks/ray_pool.py) or else the vendor's, marked so."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Model:
 
 
 MODELS = (
-    Model("7B", 32, 4096, 11008, 32, 32, 32000),
+    Model("7B", 28, 3584, 18944, 28, 4, 152064),
     Model("70B", 80, 8192, 28672, 64, 8, 128256),
 )
 
@@ -62,7 +62,7 @@ class Constants:
     # Measured here.
     step_overhead_s: float = 72e-6  # per layer and decode step: (2.7 ms − memory traffic) / 30
     loop_us: float = 32.0  # of the collecting process per turn: 31,000 turns/s on one core
-    ray_us: float = 1000.0  # of the same process per turn through a pool; --ray-us, ray_pool.py
+    ray_us: float = 1750.0  # of the same process per turn through a pool: benchmarks/ray_pool.py
     programs_per_core_s: float = 275.0  # judge: 550 programs/s on two cores
     ids_bytes: float = 3.0  # per id in a pickled turn or request
     logprob_bytes: float = 9.0
@@ -201,12 +201,16 @@ def main() -> None:
         print(json.dumps([asdict(p) for p in plans]))
         return
     for p in plans:
-        print(f"{p.model} on {p.gpus} GPUs: {p.replicas} replicas of {p.gpus_per_replica}, "
-              f"{p.learners} that learn; {p.turns_per_s:,.0f} turns/s, "
-              f"{p.episodes_per_s:,.1f} episodes/s; {p.if_at_once:,.0f} if both went on at once")  # fmt: skip
-        print(f"  {p.bytes_per_turn:,.0f} bytes a turn, {p.bytes_per_episode:,.0f} an episode, "
-              f"{p.bytes_per_publish / 1e6:,.0f} MB a publish ({p.publish_s:.3f} s; all weights "
-              f"{p.published_full_s:.1f} s)")  # fmt: skip
+        print(
+            f"{p.model} on {p.gpus} GPUs: {p.replicas} replicas of {p.gpus_per_replica}, "
+            f"{p.learners} that learn; {p.turns_per_s:,.0f} turns/s, {p.episodes_per_s:,.1f} "
+            f"episodes/s; {p.if_at_once:,.0f} turns/s if both went on at once"
+        )
+        print(
+            f"  {p.bytes_per_turn:,.0f} bytes a turn, {p.bytes_per_episode:,.0f} an episode, "
+            f"{p.bytes_per_publish / 1e6:,.0f} MB a publish ({p.publish_s:.3f} s; all weights "
+            f"{p.published_full_s:.1f} s)"
+        )
         for part, share in sorted(p.full.items(), key=lambda item: -item[1]):
             print(f"    {share:8.1%}  {part}")
 

@@ -51,6 +51,10 @@ class Replica:
         turn: Turn = await self.engine.act(request)
         return turn
 
+    def probabilities(self, policy: str, prompt: str, answers: list[str]) -> list[float]:
+        found: list[float] = self.engine.probabilities(policy, prompt, answers)
+        return found
+
     async def take(self, versions: dict[str, int], weights: dict[str, Any]) -> None:
         """New weights for some policies, and the names of all that there are."""
         policies = self.engine.policies
@@ -116,7 +120,16 @@ class _Slot:
 class RayPool:
     """Stands where an engine of the run's own stands; `own` keeps the policies that learn."""
 
-    def __init__(self, own: OwnEngine, make: Make, config: RayConfig, gpus: float = 0.0) -> None:
+    def __init__(
+        self,
+        own: OwnEngine,
+        make: Make,
+        config: RayConfig,
+        gpus: float = 0.0,
+        *,
+        whole: bool = True,  # whether `own` has weights to speak with
+    ) -> None:
+        self.whole = whole
         self.own, self.chat, self.policies, self.base = own, own.chat, own.policies, own.base
         self.config, self._make, self._gpus = config, make, gpus
         self.replaced = self.replayed = self.published_bytes = self.publishes = 0
@@ -247,11 +260,13 @@ class RayPool:
     async def _share(self) -> None:
         """Give the replicas what has changed since they were last given anything. Nothing is being
         played when weights change, so nothing can be played with half of them."""
-        wanted = {n: self.policies.version(n) for n in self._served()}
-        if wanted != self._given:
+        if self._stale():
             async with self._gate:
-                if wanted != self._given:
-                    await self._publish(wanted)
+                if self._stale():
+                    await self._publish({n: self.policies.version(n) for n in self._served()})
+
+    def _stale(self) -> bool:
+        return {n: self.policies.version(n) for n in self._served()} != self._given
 
     async def _publish(self, wanted: dict[str, int]) -> None:
         import ray
@@ -292,7 +307,15 @@ class RayPool:
         yield
 
     def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
-        return self.own.probabilities(policy, prompt, answers)
+        if self.whole:
+            return self.own.probabilities(policy, prompt, answers)
+        import ray
+
+        if self._stale():
+            raise RunError("nothing has been played with these weights yet, so no replica has them")
+        actor = next(slot.actor for slot in self._slots if slot.alive)
+        found: list[float] = ray.get(actor.probabilities.remote(policy, prompt, list(answers)))
+        return found
 
     def metrics(self) -> dict[str, float]:
         """What happened since this was last asked."""

@@ -38,7 +38,8 @@ def spread(config: Config, own: OwnEngine, device: str) -> OwnEngine:
 
     asked = config.ray.gpus
     gpus = asked if asked is not None else float(device.startswith("cuda"))
-    pool = RayPool(own, partial(make_replica, config), config.ray, gpus)
+    make = partial(make_replica, config)
+    pool = RayPool(own, make, config.ray, gpus, whole=not config.learn.spread)
     programs.elsewhere = config.ray.judges
     return pool
 
@@ -54,5 +55,5 @@ def make_replica(config: Config) -> OwnEngine:
         config.policy, config.learn, device=device, dtype=dtype, seed=config.seed
     )
     # Not in lockstep: a replica sees a share of the games, and which share depends on the clock.
-    config.engine.lockstep, config.ray.replicas = False, 0
+    config.engine.lockstep, config.ray.replicas, config.learn.spread = False, 0, False
     return make_engine(config, policies, dtype)

@@ -57,7 +57,7 @@ class Optimizer:
         for name, p in self.parameters.items():
             if self.masters[name] is not p:
                 self.masters[name].grad = None if p.grad is None else p.grad.float()
-        norm = torch.nn.utils.clip_grad_norm_(list(self.masters.values()), max_norm)
+        norm = self.clip(max_norm)
         if torch.isfinite(norm):
             self.adam.step()
         for name, p in self.parameters.items():
@@ -66,6 +66,9 @@ class Optimizer:
                 with torch.no_grad():
                     p.copy_(self.masters[name])
         return float(norm)
+
+    def clip(self, max_norm: float) -> Tensor:
+        return torch.nn.utils.clip_grad_norm_(list(self.masters.values()), max_norm)
 
     def state(self) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}
@@ -278,13 +281,13 @@ class Learner:
         self.optimizers[name].forget()
         if name in self.critics:
             self.critic_optimizers[name].forget()
-        for micro in self.world.share(micro_batches):
+        for micro, counts in self.world.share(micro_batches):
             samples = [sample for lesson in micro for sample in members(lesson)]
             batch = collate(samples, pad, self.policies.device)
             loss, found = self._loss(name, batch, totals)
-            loss.backward()
+            (loss * counts).backward()
             for key, value in found.items():
-                sums[key] += value
+                sums[key] += value * counts
         self.world.add_up(self.optimizers[name].parameters.values())
         if name in self.critics:
             self.world.add_up(self.critic_optimizers[name].parameters.values())

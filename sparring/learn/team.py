@@ -4,41 +4,63 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
+from sparring.curriculum.opponents import PROGRAMS
 from sparring.games import make_games
 from sparring.learn import world
 from sparring.learn.device import choose_device, fast_allocations
 from sparring.learn.learner import Learner
 from sparring.learn.policies import load_policies
 from sparring.run import interrupt, needs
-from sparring.run.config import Config
+from sparring.run.config import Config, ConfigError
 from sparring.types import Lesson
 
 
 class TeamLearner(Learner):
-    """Each process of a team has one. `fit` and `load` of the first are those of all."""
+    """Each process of a team has one. What the first is asked that takes all of them, it tells the
+    others to do as well: `fit`, `load` and, where weights are spread, `state`."""
+
+    spread = False
+    _told = False  # whether the others are doing the same already
 
     @property
     def leads(self) -> bool:
         return self.world.rank == 0
 
+    @contextmanager
+    def all_do(self, verb: str, *words: Any) -> Iterator[None]:
+        """The others do the same while this block lasts; once, however deep it is called."""
+        outermost, self._told = not self._told, True
+        if outermost and self.leads:
+            self.world.hand_out((verb, *words))
+        try:
+            yield
+        finally:
+            self._told = not outermost
+
     def fit(
         self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1
     ) -> dict[str, float]:
-        if self.leads:
-            self.world.hand_out(("fit", self.lr_scale, list(lessons), iteration, iterations))
-        return super().fit(lessons, iteration, iterations)
+        with self.all_do("fit", self.lr_scale, list(lessons), iteration, iterations):
+            return super().fit(lessons, iteration, iterations)
 
     def load(self, state: dict[str, dict[str, Tensor]]) -> None:
-        if self.leads:
-            whole = {f: {k: t.cpu() for k, t in part.items()} for f, part in state.items()}
-            self.world.hand_out(("load", whole))
-        super().load(state)
+        whole = {f: {k: t.cpu() for k, t in part.items()} for f, part in state.items()}
+        with self.all_do("load", whole):
+            super().load(state)
+
+    def state(self) -> dict[str, dict[str, Tensor]]:
+        if not self.spread:
+            return super().state()
+        with self.all_do("state"):
+            return super().state()
 
     def dismiss(self) -> None:
         if self.leads:
@@ -51,10 +73,40 @@ class TeamLearner(Learner):
             if verb == "stop":
                 return
             if verb == "fit":
-                self.lr_scale, *lessons = words
-                self.fit(*lessons)
+                self.lr_scale, *words = words
+            if verb == "policy":
+                self.policies.state(*words)
             else:
-                self.load(*words)
+                getattr(self, verb)(*words)
+
+
+def spread_out(learner: Learner) -> None:
+    """Spread a learner's weights over the processes: FSDP2. Optimizers begin anew on the parts."""
+    from sparring.learn.shard import ShardedOptimizer, like, shard, whole
+
+    policies = learner.policies
+    shard(policies)
+    state, load = policies.state, policies.load
+
+    def state_whole(name: str) -> dict[str, Tensor]:
+        parts = state(name)
+        if not any(isinstance(tensor, DTensor) for tensor in parts.values()):
+            return parts
+        together = (
+            learner.all_do("policy", name) if isinstance(learner, TeamLearner) else nullcontext()
+        )
+        with together:
+            return {key: whole(tensor) for key, tensor in parts.items()}
+
+    def load_parts(name: str, found: dict[str, Tensor]) -> None:
+        own = policies.parameters(name)
+        load(name, {k: like(t, own[k]) if k in own else t for k, t in found.items()})
+
+    policies.state, policies.load = state_whole, load_parts  # type: ignore[assignment,method-assign]
+    for name in learner.optimizers:
+        learner.optimizers[name] = ShardedOptimizer(policies.parameters(name), learner.config)
+    if isinstance(learner, TeamLearner):
+        learner.spread = True
 
 
 def help_learn(config: Config) -> None:
@@ -69,6 +121,7 @@ def help_learn(config: Config) -> None:
 
 def make_learner(config: Config) -> Learner:
     """The learner of a run, with its policies; one of a team where a launcher started several."""
+    check_spread(config)
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
     team = world.size() > 1
@@ -88,4 +141,25 @@ def make_learner(config: Config) -> Learner:
     learned = needs.learned_policies(config, make_games(config.games).values())
     learner = (TeamLearner if team else Learner)(policies, learned, config.learn, **words)
     learner.world = together
+    if config.learn.spread:
+        spread_out(learner)
     return learner
+
+
+def check_spread(config: Config) -> None:
+    """Nobody holds spread weights whole, so nobody can speak with them alone."""
+    if not config.learn.spread:
+        return
+    if world.size() < 2:
+        raise ConfigError("learn.spread spreads weights over processes: say --processes, or launch")
+    if not config.ray.replicas:
+        raise ConfigError(
+            "learn.spread leaves no process with the whole model, which the embedded engine needs: "
+            "let replicas speak, with ray.replicas"
+        )
+    league = config.learn.weights == "full" and config.opponents.kind not in ("self", *PROGRAMS)
+    if league or config.credit.kind == "gae" or config.learn.reference == "moving":
+        raise ConfigError(
+            "learn.spread goes with neither a critic (credit.kind: gae), a moving reference, nor, "
+            "for full weights, old selves as opponents"
+        )

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 Item = TypeVar("Item")
 
@@ -39,15 +40,20 @@ class World:
             return asked
         return min(asked or lessons, -(-lessons // self.size))
 
-    def share(self, items: Sequence[Item]) -> list[Item]:
-        """This process's part of what all of them have."""
-        return list(items[self.rank :: self.size])
+    def share(self, items: Sequence[Item]) -> list[tuple[Item, float]]:
+        """This process's part of what all of them have, and what each counts. All take as many
+        steps: whoever has nothing left repeats something that counts nothing, because with spread
+        weights nobody can read a layer alone."""
+        rounds = -(-len(items) // self.size)
+        places = [i * self.size + self.rank for i in range(rounds)]
+        return [(items[p], 1.0) if p < len(items) else (items[0], 0.0) for p in places]
 
     def add_up(self, parameters: Iterable[Any]) -> None:
         """Sum the gradients over the processes, in one message. A process that had no share adds
         nothing, and must still say so."""
-        mine = list(parameters)
-        if self.size == 1 or not mine:
+        # Parts of spread weights have been summed by FSDP on the way.
+        mine = [p for p in parameters if not isinstance(p, DTensor)] if self.size > 1 else []
+        if not mine:
             return
         for p in mine:
             if p.grad is None:

@@ -24,36 +24,46 @@ KINDS = {
 }
 
 
-def learn(config: LearnConfig, samples: list[Sample], world: World) -> dict[str, Any]:
-    """Two iterations of a learner on nano: its numbers, and the weights it comes to."""
+def learn(
+    config: LearnConfig, samples: list[Sample], world: World, spread: bool = False
+) -> dict[str, Any]:
+    """Two iterations of a learner on nano, the second after its state was saved and loaded: its
+    numbers, and the weights it comes to."""
     from sparring.learn.learner import Learner
     from sparring.learn.policies import load_policies
+    from sparring.learn.team import spread_out
 
     torch.manual_seed(0)
     policies = load_policies("nano", config, seed=0)
     learner = Learner(policies, ["main"], config)
     learner.world = world
-    stats = [learner.fit(samples, i, 2) for i in range(2)]
+    if spread:
+        spread_out(learner)
+    stats = [learner.fit(samples, 0, 2)]
+    kept = {f: {k: t.clone() for k, t in part.items()} for f, part in learner.state().items()}
+    learner.load(kept)
+    stats.append(learner.fit(samples, 1, 2))
     return {"stats": stats, "weights": {k: p.clone() for k, p in policies.state("main").items()}}
 
 
-def member(rank: int, port: int, kind: str, samples: list[Sample], out: str) -> None:
+def member(rank: int, port: int, kind: str, spread: bool, samples: Any, out: str) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    torch.save(learn(KINDS[kind], samples, World(2)), f"{out}/{rank}.pt")
+    torch.save(learn(KINDS[kind], samples, World(2), spread), f"{out}/{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.parametrize("spread", [False, True], ids=["ddp", "fsdp2"])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_two_processes_learn_what_one_learns(
-    tmp_path: Path, make_samples: Callable[..., list[Sample]], kind: str
+    tmp_path: Path, make_samples: Callable[..., list[Sample]], kind: str, spread: bool
 ) -> None:
     samples = make_samples(7)
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
     both = [
-        _server().Process(target=member, args=(rank, port, kind, samples, str(tmp_path)))
+        _server().Process(target=member, args=(rank, port, kind, spread, samples, str(tmp_path)))
         for rank in range(2)
     ]
     for process in both:
