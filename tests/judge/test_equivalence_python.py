@@ -41,22 +41,24 @@ def q(body: str, head: str = "n: int) -> int") -> str:
 
 
 def test_pairs_by_hand_are_told_apart_or_not_as_their_truth_is() -> None:
-    """Types, signs of zero, NaN, order in dicts, classes of errors, arguments as they are left."""
+    """Types, signs of zero, NaN, order in dicts, classes of errors, arguments as they are left.
+    Each second pair, for the sake of time; the benchmark has them all."""
+    names = sorted({*HAND[::2], *BEYOND_THE_ATTACK})
 
     async def body(checker: PythonChecker) -> list[Verdict]:
-        rows = [PAIRS[name] for name in HAND]
+        rows = [PAIRS[name] for name in names]
         return await asyncio.gather(
             *(checker.attack(row["p"], row["q"], row["function"]) for row in rows)
         )
 
-    for name, verdict in zip(HAND, checked(body, inputs=30), strict=True):
+    for name, verdict in zip(names, checked(body, inputs=30), strict=True):
         truth = PAIRS[name]["claim"] == "equivalent"
         wanted = "not refuted" if truth or name in BEYOND_THE_ATTACK else "refuted"
         assert verdict.kind == wanted, f"{name}: {verdict}"
 
 
 def test_given_inputs_show_what_they_are_said_to_show() -> None:
-    names = [n for n in HAND if PAIRS[n]["claim"] == "inequivalent"]
+    names = [n for n in HAND[1::2] if PAIRS[n]["claim"] == "inequivalent"]
 
     async def body(checker: PythonChecker) -> list[Verdict]:
         rows = [PAIRS[name] for name in names]
