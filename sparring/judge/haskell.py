@@ -124,6 +124,8 @@ class HaskellChecker:
 
         async def rule() -> Verdict:
             both = pair(p, q, function)
+            if not isinstance(input, str):
+                raise Refused("input", "the input of a Haskell function is a text")
             known = constructors(both.p)
             given = literals(input, len(both.signature.arguments), known)
             micros = self.seconds * 1_000_000 // 2

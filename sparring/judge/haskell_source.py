@@ -7,7 +7,7 @@ those it knows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 MOST_SOURCE = 100_000
@@ -281,7 +281,3 @@ def text_of(part: Iterable[Token]) -> str:
         lines[-1] = lines[-1].ljust(token.column - 1) + token.text
         last = token
     return "\n".join(lines) + "\n"
-
-
-def uses(part: Iterable[Token], known: Callable[[str], bool]) -> set[str]:
-    return {t.text for t in part if t.kind in ("name", "symbol") and known(t.text)}

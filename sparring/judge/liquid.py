@@ -73,20 +73,22 @@ def module(p: Program, q: Program, function: str, signature: Signature, proof: s
 
 def _merged(p: Program, q: Program, function: str) -> Program:
     """P and Q in one program; the function is called <function>P and <function>Q there."""
+    if not (function[0].isalpha() or function[0] == "_"):
+        raise rules.refuse(f"{function} is an operator: give the function a name")
     names = {f"{function}P", f"{function}Q"}
-    found: list[Declaration] = []
+    sides: list[list[Declaration]] = []
     for role, program in (("P", p), ("Q", q)):
         taken = names & {*program.functions}
         if taken:
             raise rules.refuse(f"{role}: {taken.pop()} is the name of something else in a proof")
         change = {function: f"{function}{role}"}
+        sides.append([])
         for declaration in program.declarations:
-            if declaration.kind == "liquid":
-                continue
-            new = tuple(change.get(name, name) for name in declaration.names)
-            found.append(Declaration(declaration.kind, new, renamed(declaration.tokens, change)))
-    ours = [d for d in found[: len([d for d in p.declarations if d.kind != "liquid"])]]
-    theirs = found[len(ours) :]
+            if declaration.kind != "liquid":
+                new = tuple(change.get(name, name) for name in declaration.names)
+                tokens_ = renamed(declaration.tokens, change)
+                sides[-1].append(Declaration(declaration.kind, new, tokens_))
+    ours, theirs = sides
     shared = _shared(ours, theirs)
     return Program((), (*ours, *(d for d in theirs if not set(d.names) & shared)))
 

@@ -382,4 +382,5 @@ CHEATS = [
         "f :: Integer -> Integer\nf x = fP x\nfP :: Integer -> Integer\nfP x = x\n",
     ),
 ]
+OPERATOR_NAMED = "(+++) :: Integer -> Integer\n(+++) x = x\n"
 PROOFS = [*HONEST, *WRONG, *CHEATS]

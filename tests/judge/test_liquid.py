@@ -9,7 +9,7 @@ from collections import Counter
 
 import liquid_cases
 import pytest
-from proofs import CHEATS, HONEST, PROOFS, WRONG, Proof
+from proofs import CHEATS, HONEST, OPERATOR_NAMED, PROOFS, WRONG, Proof
 
 from sparring.judge import liquid
 from sparring.judge.haskell import HaskellChecker, pair
@@ -90,6 +90,12 @@ def test_a_renamed_function_keeps_its_layout() -> None:
     both = pair(p, TAKEN, "f")
     text = liquid.module(both.p, both.q, "f", both.signature, "lemma _ = trivial")
     assert "fP\n  x = case x of 0 -> 1\n                _ -> fP" in text
+
+
+def test_an_operator_cannot_be_renamed() -> None:
+    both = pair(OPERATOR_NAMED, OPERATOR_NAMED, "+++")
+    with pytest.raises(Refused, match="operator"):
+        liquid.module(both.p, both.q, "+++", both.signature, "lemma _ = trivial")
 
 
 TAKEN = "f :: Integer -> Integer\nf x = 1\n"
