@@ -116,7 +116,7 @@ def cluster() -> Iterator[Any]:
     """Three nodes: one for this process, two for replicas."""
     from ray.cluster_utils import Cluster
 
-    for name, value in (("RAY_DISABLE_IMPORT_WARNING", "1"), ("RAY_USAGE_STATS_ENABLED", "0")):
+    for name, value in (("RAY_worker_niceness", "0"), ("RAY_USAGE_STATS_ENABLED", "0")):
         os.environ.setdefault(name, value)
     memory = {"object_store_memory": 80 * 2**20}
     made = Cluster(

@@ -12,8 +12,9 @@ import pytest
 import torch
 from lives import _server, facts, sparring, train
 
+from sparring.learn.team import check_spread
 from sparring.learn.world import World
-from sparring.run.config import LearnConfig
+from sparring.run.config import ConfigError, LearnConfig, load_recipe
 from sparring.run.team import _without_processes
 from sparring.types import Sample
 
@@ -122,3 +123,21 @@ def as_if_launched() -> None:
 def test_the_words_of_a_helper_are_those_of_the_first() -> None:
     words = ["train", "kuhn", "--processes", "4", "seed=1", "--processes=2", "--smoke"]
     assert _without_processes(words) == ["train", "kuhn", "seed=1", "--smoke"]
+
+
+def test_spread_weights_are_refused_where_somebody_would_need_them_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(said: str, *keys: str) -> None:
+        with pytest.raises(ConfigError, match=said):
+            check_spread(load_recipe("kuhn", ["learn.spread=true", *keys]))
+
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    refused("--processes", "ray.replicas=2")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    refused(r"ray\.replicas")
+    refused("moving reference", "ray.replicas=2")
+    refused("critic", "ray.replicas=2", "learn.reference=base", "credit.kind=gae")
+    check_spread(
+        load_recipe("kuhn", ["learn.spread=true", "ray.replicas=2", "learn.reference=base"])
+    )
