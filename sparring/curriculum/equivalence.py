@@ -17,6 +17,7 @@ from sparring.evaluate.pairs import load_pairs
 from sparring.games import equivalence_words as words
 from sparring.games import make_games
 from sparring.games.equivalence import ACCEPTED, Equivalence
+from sparring.judge.checkers import INCIDENT
 from sparring.run.config import Config, ConfigError
 from sparring.run.needs import frozen
 from sparring.run.rundir import write_whole
@@ -226,7 +227,7 @@ def summary(
         "accepted_sinq": sum(e.facts["branch"] == words.SINQ for e in accepted),
         "kept": len(taken),
         "void": sum(e.void is not None for e in episodes),
-        "incidents": sum("incident" in e.facts for e in episodes),
+        "incidents": refused[INCIDENT],
         "rejections": dict(sorted(refused.items())),
         "evidence": dict(sorted(Counter(e.facts["evidence"] for e in accepted).items())),
         "crosshair_searched": len(searched),

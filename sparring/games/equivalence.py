@@ -15,7 +15,6 @@ from sparring.games.answers import check_style
 from sparring.games.equivalence_words import SEQ, SINQ
 from sparring.games.programs import shipped_task
 from sparring.judge.checkers import (
-    INCIDENT,
     LANGUAGES,
     NOT_REFUTED,
     Checker,
@@ -208,15 +207,14 @@ class Equivalence(Game):
                     "text": turn.text,
                 }
             )
-            if why.kind == INCIDENT:
-                facts["incident"] = why.detail
         return False
 
     async def _rule(
         self, p: str, function: str, branch: str, proposal: words.Proposal, table: Table
     ) -> Verdict:
-        if proposal.wrong:
-            verdict = Verdict("fail", "form", proposal.wrong)
+        if proposal.wrong or proposal.q.split() == p.split():
+            wrong = Verdict("fail", "form", proposal.wrong)
+            verdict = wrong if proposal.wrong else Verdict("fail", "unchanged", "Q is P")
             table.verdicts.append(verdict)
             return verdict
         if branch == SINQ:

@@ -97,6 +97,12 @@ def test_refusals_are_told_and_kept_and_three_tries_are_all() -> None:
 
 
 @jail
+def test_p_itself_is_no_rewrite_of_p() -> None:
+    episode = play([words.written("python", P)] * 3, share=1.0)
+    assert {refused["kind"] for refused in episode.facts["rejected"]} == {"unchanged"}
+
+
+@jail
 def test_what_is_not_refuted_counts_only_where_that_is_allowed() -> None:
     episode = play([SAME] * 3, share=1.0, allow_unrefuted=False)
     assert episode.facts["end"] == "rejected"
