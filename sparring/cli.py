@@ -250,7 +250,9 @@ def finetune(
     model: Annotated[
         str, typer.Option(help="The base model: nano, smollm2, a folder, a hub name.")
     ],
-    data: Annotated[Path, typer.Option(help="Lines of {system_prompt, user_prompt, output}.")],
+    data: Annotated[
+        Path, typer.Option(help="Lines of {system_prompt, user_prompt, output}, or of games.")
+    ],
     out: Annotated[Path, typer.Option(help="The folder to make; a policy from then on.")],
     role: Annotated[str, typer.Option(help="The policy's name, such as alice.")] = "main",
     start: Annotated[

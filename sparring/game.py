@@ -153,6 +153,8 @@ class Table:
         )
         turn = await self._speak(request)
         turn.stage = stage
+        if not turn.prompt_ids:
+            turn.before = [*history, *messages[:-1]]
         taught = not stage or self._stages is None or stage in self._stages
         turn.trainable = player.trainable and taught and bool(turn.token_ids)
         self.turns.append(turn)

@@ -94,6 +94,7 @@ class Turn:
     temperature: float = 1.0  # the logprobs are those of logits / temperature
     trainable: bool = False
     stage: str = ""  # in games whose seats speak in stages
+    before: list[Message] = field(default_factory=list)  # `shown`'s past, of who has no prompt ids
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 from sparring.engines.chat import Chat
 from sparring.run.config import ConfigError
 from sparring.tasks import load_tasks
-from sparring.types import MAIN, Message, Sample
+from sparring.types import MAIN, Message, Sample, episode_from_json
 
 RECORD = ("system_prompt", "user_prompt", "output")
 
@@ -45,11 +45,34 @@ class Demonstration:
 
 
 def read_demonstrations(source: str) -> list[Demonstration]:
-    """The records of a JSONL file, in its order."""
+    """The records of a JSONL file, in its order; or what was said in its games, if it is one of
+    `sparring selfplay`."""
     tasks = load_tasks(source, None)
+    if tasks and "episode" in tasks[0].data:
+        found = [one for task in tasks for one in _of_game(task.data["episode"])]
+        if not found:
+            raise ConfigError(f"nobody earned anything in {source} that could be learned from")
+        return found
     return [
         Demonstration.from_record(task.data, f"record {i} of {source}")
         for i, task in enumerate(tasks, 1)
+    ]
+
+
+def _of_game(data: Mapping[str, Any]) -> list[Demonstration]:
+    """The whole replies of those who earned something. Turns with prompt ids tell only the last
+    message of what they answer; a model that was asked here is learned from as it sampled."""
+    episode = episode_from_json(data)
+    return [
+        Demonstration(
+            (*((m["role"], m["content"]) for m in turn.before), ("user", turn.shown)), turn.text
+        )
+        for turn in episode.turns
+        if episode.void is None
+        and episode.rewards[turn.seat] > 0
+        and not turn.prompt_ids
+        and turn.finish != "length"
+        and turn.text.strip()
     ]
 
 

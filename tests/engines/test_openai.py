@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from sparring.engines.chat import RAW
 from sparring.engines.line import ServerFailed, retry_after
 from sparring.engines.openai import OpenAIEngine
 from sparring.game import Game, Outcome
+from sparring.learn.demonstrations import Demonstration, read_demonstrations
 from sparring.run.config import ConfigError, make_config
 from sparring.run.rundir import read_lines
 from sparring.run.servers import ServerConfig, server_of
@@ -565,3 +567,36 @@ def test_a_server_plays_with_itself_on_record(rogue: Rogue, tmp_path: Path) -> N
     lines = list(read_lines(tmp_path / "games" / "selfplay_games.jsonl"))
     assert len(lines) == 4 and all(line["episode"]["turns"] for line in lines)
     assert not any(turn["trainable"] for line in lines for turn in line["episode"]["turns"])
+
+
+def test_a_server_is_a_teacher(rogue: Rogue, tmp_path: Path) -> None:
+    """Whatever earned something in its games is shown to a model, with all that came before."""
+
+    rogue.default = says("seven")
+    told = [{"role": "system", "content": "count"}, {"role": "user", "content": "one"}]
+
+    class Lesson(Game):
+        seats = ("good", "bad")
+
+        async def play(self, task: Task, table: Any) -> Outcome:
+            await table["good"].act("one", system="count")
+            await table["good"].reply("two")
+            await table["bad"].act("three")
+            return Outcome(good=1, bad=-1)
+
+    seats = {"good": "m", "bad": "m"}
+    jobs = [Job(str(i), "lesson", Lesson(), Task("t"), i, seats) for i in range(2)]
+    episodes = asyncio.run(collect(jobs, engine_of(rogue).act))
+    episodes[1].void = "a judge broke"
+    file = tmp_path / "games.jsonl"
+    file.write_text("".join(f"{json.dumps({'episode': asdict(e)})}\n" for e in episodes))
+    shown = read_demonstrations(str(file))
+    begun = tuple((m["role"], m["content"]) for m in told)
+    assert shown == [
+        Demonstration(begun, "seven"),
+        Demonstration((*begun, ("assistant", "seven"), ("user", "two")), "seven"),
+    ]
+    words = ["finetune", "--model", "nano", "--data", str(file), "--out", str(tmp_path / "made")]
+    result = CliRunner().invoke(app, [*words, "--epochs", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output.splitlines()[-1])["demonstrations"] == 2

@@ -105,7 +105,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = f"--model {folder} --served-model-name nano --host 127.0.0.1 --port {port}"
+    words = f"serve {folder} --served-model-name nano --host 127.0.0.1 --port {port}"
     words += (
         " --dtype float32 --max-model-len 256 --enforce-eager --kv-cache-memory-bytes 268435456"
     )
@@ -113,8 +113,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     words += " --logprobs-mode processed_logprobs"
     environment = {**os.environ, **QUIET, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *words.split()],
-        env=environment,
+        [Path(sys.executable).with_name("vllm"), *words.split()], env=environment
     )
     url = f"http://127.0.0.1:{port}/v1"
     try:
