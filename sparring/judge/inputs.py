@@ -184,6 +184,19 @@ def _edges(signature: Signature, constants: Constants, rng: random.Random) -> li
     found = [[rng.choice(column) for column in columns] for _ in range(_MOST_EDGES)]
     longest = max(map(len, columns))
     found += [[column[i % len(column)] for column in columns] for i in range(longest)]
+    return found + _named(signature, constants, columns)
+
+
+def _named(signature: Signature, constants: Constants, columns: list[list[Any]]) -> list[list[Any]]:
+    """Each constant in each place where it fits, beside the plainest values of the others."""
+    found = []
+    for place, kind in enumerate(signature.types):
+        parts = kind.args if kind.name == "union" else (kind,)
+        values = [value for part in parts for value in constants.get(part.name, [])[:12]]
+        for value in values:
+            for plain in (0, 1):
+                others = [column[min(plain, len(column) - 1)] for column in columns]
+                found.append([*others[:place], value, *others[place + 1 :]])
     return found
 
 
