@@ -21,6 +21,8 @@ from sparring.types import VoidGame
 
 Answer = TypeVar("Answer")
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+# What reading an answer of any shape at all can raise: brackets without end, endless numbers.
+_RUBBISH = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 _LONGEST_WAIT_S = 60.0
 _TIRED = 3  # requests in a row that failed, after which each is tried only once
 _MOST_BYTES = 32 * 2**20
@@ -79,7 +81,7 @@ class Line:
                 f"{self.label}: no server answers at {self.url} ({type(error).__name__}); "
                 "start it, or correct the url"
             ) from None
-        except (ValueError, KeyError, TypeError):
+        except _RUBBISH:
             return
         if response.status_code in (401, 403):
             raise ConfigError(
@@ -142,7 +144,7 @@ class Line:
             self._refused(status, headers, data)
         try:
             return read(data)
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        except _RUBBISH as error:
             raise _Again(
                 f"the answer is none ({type(error).__name__}: {error}): {_said(data)}"
             ) from None
@@ -223,7 +225,7 @@ class Line:
         usage = reply.get("usage")
         try:
             tokens = int(usage["prompt_tokens"]), int(usage["completion_tokens"])  # type: ignore[index]
-        except (KeyError, TypeError, ValueError):
+        except _RUBBISH:
             self.usage.uncounted += 1
         else:
             self.usage.tokens_in += tokens[0]
@@ -249,7 +251,7 @@ def _said(data: bytes) -> str:
         told = json.loads(text)
         told = told.get("error", told)
         text = str(told.get("message", told) if isinstance(told, dict) else told)
-    except (ValueError, AttributeError):
+    except _RUBBISH:
         pass
     text = " ".join(text.split())
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -95,7 +95,8 @@ def said(choice: dict[str, Any]) -> str:
             text = ""
     if not isinstance(text, str):
         raise ValueError("it holds no text")
-    return text
+    # JSON can spell half a character, which no tokenizer takes.
+    return text.encode(errors="replace").decode()
 
 
 def ids_of(

@@ -157,6 +157,8 @@ class VllmEngine:
             return self._adapters[policy]
 
     async def _give(self, policy: str) -> None:
+        for gone in set(self._adapters) - set(self.policies.names()):
+            await self._take_back(self._adapters.pop(gone))
         number = next(self._numbers)
         folder = self._folder / str(number)
         export_policy(self.policies, policy, self.base, folder)
@@ -169,9 +171,12 @@ class VllmEngine:
             await self.link.load(new)
             self._adapters[policy] = new
             if old is not None:
-                await self.link.unload(old)
-                shutil.rmtree(old.folder, ignore_errors=True)
+                await self._take_back(old)
         self._fresh.add(policy)
+
+    async def _take_back(self, adapter: Adapter) -> None:
+        await self.link.unload(adapter)
+        shutil.rmtree(adapter.folder, ignore_errors=True)
 
 
 class InProcess:

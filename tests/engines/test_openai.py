@@ -141,6 +141,7 @@ def test_a_conversation_is_told_whole_and_forks_share_it(rogue: Rogue) -> None:
         (says("cut", finish_reason="length"), "cut", "length"),
         (says(None, finish_reason="length"), "", "length"),
         (says("odd", finish_reason=None), "odd", "stop"),
+        (says("half a \ud83d"), "half a ?", "stop"),
         (
             lambda handler, body: handler.send(
                 200, {"choices": [{"message": {"content": None, "refusal": "I will not"}}]}
@@ -168,6 +169,7 @@ RUBBISH = {
     "no words": says(None),
     "words that are none": says({"a": 1}),
     "cut in two": raw(b'{"choices": [{"message": {"content": "4'),
+    "brackets without end": raw(b"[" * 100_000),
     "a hang-up": hangs_up,
     "an error of the server": refuses(500, "stack overflow"),
     "too busy": refuses(503),
@@ -321,6 +323,16 @@ def test_tokens_and_cost_are_counted(rogue: Rogue) -> None:
         "server/m/cost": pytest.approx(2 * (10 * 2 + 3 * 10) / 1e6),
     }
     assert engine.line.metrics()["server/m/requests"] == 0, "what was told is not told again"
+
+
+def test_counts_that_are_none_are_said_to_be(rogue: Rogue) -> None:
+    for usage in ({"prompt_tokens": float("inf"), "completion_tokens": 1}, [], {}, "many"):
+        rogue.script = [
+            lambda handler, body, u=usage: handler.send(200, chat_reply() | {"usage": u})
+        ]
+        engine = engine_of(rogue)
+        assert answers(engine)[0].text == "4"
+        assert engine.line.metrics()["server/m/uncounted"] == 1
 
 
 def test_ids_and_logprobs_are_kept_where_all_of_them_come(rogue: Rogue) -> None:

@@ -119,6 +119,17 @@ def test_adapters_are_given_once_and_swapped_when_they_have_moved(make_policies:
     assert not engine._folder.exists()
 
 
+def test_a_policy_that_left_is_taken_back(make_policies: Any) -> None:
+    policies, link = make_policies("lora", ("main", "main@20")), StandIn()
+    engine = VllmEngine(policies, link)
+    answer(engine, [ask("a"), ask("a", policy="main@20")])
+    policies.remove("main@20")
+    move(policies, "main", 0.05)
+    engine.publish()
+    answer(engine, [ask("a")])
+    assert link.done[2:] == ["unload main@20.2", "load main.3", "unload main.1"]
+
+
 def test_memory_is_handed_over_while_the_learner_learns(make_policies: Any) -> None:
     policies, link = make_policies("lora"), StandIn()
     engine = VllmEngine(policies, link, sleeps=True)
