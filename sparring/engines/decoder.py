@@ -22,6 +22,8 @@ Cache = tuple[Tensor, Tensor]  # keys and values of one layer, each slots × hea
 def unsupported(model: Any) -> str:
     """Why this decoder cannot speak for a model; nothing if it can."""
     config = model.config
+    if any(type(weight.data).__name__ == "DTensor" for weight in model.parameters()):
+        return "its weights are spread over several processes"
     if config.model_type not in FAMILIES:
         return f"{config.model_type} is not one of {', '.join(FAMILIES)}"
     if config.hidden_act != "silu" or getattr(config, "mlp_bias", False):
