@@ -62,7 +62,7 @@ class Constants:
     # Measured here.
     step_overhead_s: float = 72e-6  # per layer and decode step: (2.7 ms − memory traffic) / 30
     loop_us: float = 32.0  # of the collecting process per turn: 31,000 turns/s on one core
-    ray_us: float = 1750.0  # of the same process per turn through a pool: benchmarks/ray_pool.py
+    ray_us: float = 1000.0  # of the same process per turn through a pool: benchmarks/ray_pool.py
     programs_per_core_s: float = 275.0  # judge: 550 programs/s on two cores
     ids_bytes: float = 3.0  # per id in a pickled turn or request
     logprob_bytes: float = 9.0
