@@ -79,10 +79,7 @@ class VllmEngine:
     def __init__(
         self, policies: Policies, link: Link, *, limit: int | None = None, sleeps: bool = False
     ) -> None:
-        if not isinstance(policies, LoraPolicies):
-            raise ConfigError(
-                "engine.kind is `vllm`, which is given adapters; learn.weights must be `lora`"
-            )
+        need_adapters(policies)
         self.policies: Policies = policies
         self.chat = Chat(policies.tokenizer)
         self.link, self.sleeps = link, sleeps
@@ -331,6 +328,7 @@ def width(rank: int) -> int:
 def make_vllm(config: Config, policies: Policies, dtype: str) -> VllmEngine:
     """The engine a config asks for; whatever is missing or cannot be is said before it starts."""
     told = config.engine.vllm
+    need_adapters(policies)  # before minutes are spent on a start
     if config.sampling.top_p < 1 or config.sampling.top_k:
         raise ConfigError(
             "engine.kind is `vllm`, whose logprobs are those left by top_p and top_k, which the "
@@ -354,6 +352,13 @@ def make_vllm(config: Config, policies: Policies, dtype: str) -> VllmEngine:
             folder, told, rank=config.learn.lora_r, dtype=dtype, batch=config.engine.max_batch
         )
     return VllmEngine(policies, link, limit=told.max_model_len, sleeps=told.sleep)
+
+
+def need_adapters(policies: Policies) -> None:
+    if not isinstance(policies, LoraPolicies):
+        raise ConfigError(
+            "engine.kind is `vllm`, which is given adapters; learn.weights must be `lora`"
+        )
 
 
 def on_gpu(policies: Policies) -> bool:
