@@ -253,6 +253,7 @@ class InProcess:
 
     async def close(self) -> None:
         self._llm.shutdown()
+        self._llm = None  # or it would be shut down again when the interpreter is half gone
 
 
 class OverHttp:
