@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from sparring.games.rewrites_python import Rewrite
+from sparring.games.rewrites import Rewrite, in_order
 from sparring.games.rules_haskell import BREAK, FLOATING, KEEP, Edit, Place, patterns
 from sparring.judge.haskell_source import Program, Token, parse, text_of
 from sparring.judge.haskell_types import Refused, signature_of
@@ -36,24 +36,7 @@ def rewrites(source: str, function: str) -> list[Rewrite]:
 
 
 def choose(source: str, function: str, keeps: bool, rng: random.Random) -> list[Rewrite]:
-    """The rewrites of one kind in the order to try them: rules first, so that one that fits in
-    many places is not met more often; one in three has a second rule that keeps on top."""
-    by_rule: dict[str, list[Rewrite]] = {}
-    for rewrite in rewrites(source, function):
-        if rewrite.keeps == keeps:
-            by_rule.setdefault(rewrite.rule, []).append(rewrite)
-    rules = list(by_rule)
-    rng.shuffle(rules)
-    chosen = [rng.choice(by_rule[rule]) for rule in rules]
-    return [_twice(r, function, rng) if rng.random() < 0.34 else r for r in chosen]
-
-
-def _twice(rewrite: Rewrite, function: str, rng: random.Random) -> Rewrite:
-    more = [r for r in rewrites(rewrite.code, function) if r.keeps and r.rule != rewrite.rule]
-    if not more:
-        return rewrite
-    second = rng.choice(more)
-    return Rewrite(f"{rewrite.rule}+{second.rule}", rewrite.keeps, second.code)
+    return in_order(rewrites, source, function, keeps, rng)
 
 
 def proof(source: str, function: str) -> str:

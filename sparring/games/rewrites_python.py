@@ -7,19 +7,10 @@ import ast
 import copy
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sparring.games.reshaping_python import WHOLE
+from sparring.games.rewrites import Rewrite, in_order
 from sparring.games.rules_python import BREAK, KEEP, Change, Scope
-
-
-@dataclass(frozen=True, slots=True)
-class Rewrite:
-    """A rewritten program, and what its rule means to do to its meaning."""
-
-    rule: str
-    keeps: bool
-    code: str
 
 
 def rewrites(source: str, function: str) -> list[Rewrite]:
@@ -42,24 +33,7 @@ def rewrites(source: str, function: str) -> list[Rewrite]:
 
 
 def choose(source: str, function: str, keeps: bool, rng: random.Random) -> list[Rewrite]:
-    """The rewrites of one kind in the order to try them: rules first, so that one that fits in
-    many places is not met more often; one in three has a second rule that keeps on top."""
-    by_rule: dict[str, list[Rewrite]] = {}
-    for rewrite in rewrites(source, function):
-        if rewrite.keeps == keeps:
-            by_rule.setdefault(rewrite.rule, []).append(rewrite)
-    rules = list(by_rule)
-    rng.shuffle(rules)
-    chosen = [rng.choice(by_rule[rule]) for rule in rules]
-    return [_twice(r, function, rng) if rng.random() < 0.34 else r for r in chosen]
-
-
-def _twice(rewrite: Rewrite, function: str, rng: random.Random) -> Rewrite:
-    more = [r for r in rewrites(rewrite.code, function) if r.keeps and r.rule != rewrite.rule]
-    if not more:
-        return rewrite
-    second = rng.choice(more)
-    return Rewrite(f"{rewrite.rule}+{second.rule}", rewrite.keeps, second.code)
+    return in_order(rewrites, source, function, keeps, rng)
 
 
 def _function(tree: ast.Module, function: str) -> ast.FunctionDef:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sparring.games import rules_haskell
+from sparring.games.rewrites import Rewrite
 from sparring.games.rewrites_haskell import WHOLE, choose, proof, rewrites
-from sparring.games.rewrites_python import Rewrite
 from sparring.judge import liquid
 from sparring.judge.haskell import HaskellChecker, pair
 from sparring.judge.haskell_source import Refused, parse

@@ -11,7 +11,8 @@ from functools import cache
 import pytest
 
 from sparring.games.reshaping_python import WHOLE
-from sparring.games.rewrites_python import Rewrite, choose, rewrites
+from sparring.games.rewrites import Rewrite
+from sparring.games.rewrites_python import choose, rewrites
 from sparring.games.rules_python import BREAK, KEEP
 from sparring.judge.equivalence_python import PythonChecker, accept_pair
 from sparring.sandbox import probe
