@@ -17,7 +17,13 @@ from sparring.run import interrupt, node
 from sparring.run.config import ConfigError
 from sparring.run.slurm import Job, check, script, submit
 
-LONG = ("iterations=24", "collect.episodes=8", "checkpoint.every=100", "evaluate.every=100")
+ITERATIONS = 100  # some seconds, so that a signal finds the run at work
+LONG = (
+    f"iterations={ITERATIONS}",
+    "collect.episodes=8",
+    "checkpoint.every=100",
+    "evaluate.every=100",
+)
 
 
 def bash_accepts(text: str) -> bool:
@@ -106,7 +112,7 @@ def test_a_signal_ends_the_iteration_writes_a_checkpoint_and_asks_for_another_li
     assert process.returncode == interrupt.AGAIN, said
     assert b"SIGUSR1 came" in said and b"--resume" in said
     done = len(facts(tmp_path / "run"))
-    assert 2 <= done < 24
+    assert 2 <= done < ITERATIONS
     assert (tmp_path / "run" / "checkpoints" / f"step_{done:06d}").is_dir()
 
 
@@ -161,7 +167,7 @@ def test_a_job_that_slurm_preempts_once_equals_one_that_was_left_alone(
     assert len(events(run, "resumed")) == 1
     life = train("kuhn", tmp_path / "alone", *LONG)
     assert life.code == 0, life.err
-    assert facts(run) == facts(tmp_path / "alone") and len(facts(run)) == 24
+    assert facts(run) == facts(tmp_path / "alone") and len(facts(run)) == ITERATIONS
 
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
@@ -170,7 +176,7 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 def again(command: list[str], environment: dict[str, str]) -> None:
     """Slurm refuses while the job's first life is being cleared away."""
     subprocess.run(command, env=environment, capture_output=True)
-    time.sleep(0.3)
+    time.sleep(4)  # every update puts the job off to the next second, so not too often
 
 
 def state(say: Callable[..., str], number: str) -> str:
