@@ -226,3 +226,26 @@ def _policies(policy: str, learn: LearnConfig, **options: Any) -> Policies:
         return load_policies(policy, learn, **options)
     except ModelMissing as error:
         raise ConfigError(f"{error}\n{VALID}") from error
+
+
+def run_config(policy: str) -> Config | None:
+    """The config of the run a policy comes from, or None."""
+    found = find_trained(policy)
+    return found.config if found else None
+
+
+def first_game(policy: str) -> str:
+    config = run_config(policy)
+    if config is None:
+        raise ConfigError(f"{policy} is no run: say which game with --game")
+    return str(next(iter(config.games)))
+
+
+def game_options(game: str, policy: str, style: str | None) -> dict[str, Any]:
+    """The options a policy was trained with; nano reads only the terse style."""
+    config = run_config(policy)
+    options = dict((config.games.get(game) or {}) if config else {})
+    options.pop("weight", None)
+    if style or (not options and policy == "nano"):
+        options["style"] = style or "terse"
+    return options
