@@ -143,7 +143,7 @@ class RayPool:
         self._replacing: set[asyncio.Task[None]] = set()
         self._started_ray = connect(config, gpus)
         self._slots = [_Slot(self._start()) for _ in range(config.replicas)]
-        self._meet([slot.actor for slot in self._slots])
+        self._meet()
 
     def _start(self) -> Any:
         import ray
@@ -152,11 +152,12 @@ class RayPool:
         actor = ray.remote(Replica).options(scheduling_strategy="SPREAD", **options)
         return actor.remote(self._make)
 
-    def _meet(self, actors: list[Any]) -> None:
+    def _meet(self, tries: int = 3) -> None:
         """Wait for replicas to come up, and refuse those of another version."""
         import ray
 
         here = metadata.version("sparring")
+        actors = [slot.actor for slot in self._slots]
         try:
             found = ray.get([a.ready.remote() for a in actors], timeout=self.config.patience_s)
         except ray.exceptions.GetTimeoutError:
@@ -169,6 +170,13 @@ class RayPool:
                 "or ray.gpus, or add nodes."
             ) from None
         except ray.exceptions.RayError as error:
+            if "its node has died" in str(error) and tries > 1:
+                # It was sent to a node whose death Ray notices only now, and will not choose again.
+                for slot in self._slots:
+                    ray.kill(slot.actor)
+                    slot.actor = self._start()
+                self._meet(tries - 1)
+                return
             self.kill()
             raise ConfigError(f"a replica could not start: {_last_line(error)}") from error
         for version, host in found:
