@@ -157,17 +157,16 @@ class RayPool:
         import ray
 
         here = metadata.version("sparring")
-        actors = [slot.actor for slot in self._slots]
+        asked = [slot.actor.ready.remote() for slot in self._slots]
         try:
-            found = ray.get([a.ready.remote() for a in actors], timeout=self.config.patience_s)
+            found = ray.get(asked, timeout=self.config.patience_s)
         except ray.exceptions.GetTimeoutError:
             have = ray.cluster_resources()
             self.kill()
             raise ConfigError(
-                f"{len(actors)} replicas did not start within {self.config.patience_s:.0f} s: each "
+                f"{len(asked)} replicas did not start within {self.config.patience_s:.0f} s: each "
                 f"needs {self.config.cpus:g} CPUs and {self._gpus:g} GPUs, and the cluster has "
-                f"{have.get('CPU', 0):g} and {have.get('GPU', 0):g}. Lower ray.replicas, ray.cpus "
-                "or ray.gpus, or add nodes."
+                f"{have.get('CPU', 0):g} and {have.get('GPU', 0):g}. Ask for less, or add nodes."
             ) from None
         except ray.exceptions.RayError as error:
             if "its node has died" in str(error) and tries > 1:
