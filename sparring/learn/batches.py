@@ -3,6 +3,9 @@
 Games repeat themselves: many samples share everything but their last token, and that token is
 never read, only scored. So a batch holds each distinct sequence once and a flat list of the
 tokens to score. Shapes: R distinct rows, T places, N tokens to score.
+
+There is no attention mask: rows are padded on the right and attention looks left, so no place that
+is scored sees a pad; and without a mask the fastest attention can be had.
 """
 
 from __future__ import annotations
@@ -23,7 +26,6 @@ class Batch:
     """A micro-batch: rows padded on the right, and the tokens to learn from as flat vectors."""
 
     ids_RT: Tensor
-    attention_RT: Tensor
     row_N: Tensor
     place_N: Tensor  # where the token is predicted from: one before its own place
     target_N: Tensor
@@ -64,7 +66,6 @@ def collate(samples: Sequence[Sample], pad: int, device: torch.device | str) -> 
 
     return Batch(
         ids_RT=whole([[*key, *[pad] * (width - len(key))] for key in rows]),
-        attention_RT=whole([[1] * len(key) + [0] * (width - len(key)) for key in rows]),
         row_N=whole(row),
         place_N=whole(place),
         target_N=whole(target),

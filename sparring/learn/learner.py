@@ -328,9 +328,8 @@ class Learner:
 
     def hidden(self, model: Any, batch: Batch) -> Tensor:
         """The model's last hidden state where each token to learn from is foretold."""
-        hidden_RTH = model.get_decoder()(
-            input_ids=batch.ids_RT, attention_mask=batch.attention_RT, use_cache=False
-        ).last_hidden_state
+        read = model.get_decoder()(input_ids=batch.ids_RT, use_cache=False)
+        hidden_RTH = read.last_hidden_state
         return hidden_RTH[batch.row_N, batch.place_N]
 
     def score(self, model: Any, hidden_NH: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,6 @@ def sample(ids: list[int], masked: int, advantage: float = 1.0) -> Sample:
 def test_collate_by_hand():
     batch = collate([sample([7, 8, 9], 1), sample([7, 8, 5, 6], 2, -2.0)], pad=0, device="cpu")
     assert batch.ids_RT.tolist() == [[7, 8, 0], [7, 8, 5]]
-    assert batch.attention_RT.tolist() == [[1, 1, 0], [1, 1, 1]]
     assert batch.row_N.tolist() == [0, 1, 1]
     assert batch.place_N.tolist() == [1, 1, 2]
     assert batch.target_N.tolist() == [9, 5, 6]
