@@ -55,7 +55,7 @@ def train(
     again = resume or resume_from is not None
     folder = run or default_folder(config.recipe + ("-smoke" if smoke else ""), again)
     if helps():
-        help_learn(prepare(config, folder, lambda line: None, resume=again))
+        help_learn(prepare(config, folder, lambda line: None, resume=again), folder)
         return
     config = prepare(config, folder, show, resume=again)
     start_helpers(processes, config)

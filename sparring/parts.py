@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparring.credit import Credit, make_credit
@@ -82,8 +83,8 @@ class Parts:
         self.engine.publish()
 
 
-def build(config: Config) -> Parts:
-    """Load the model and put the parts together."""
+def build(config: Config, folder: Path | None = None) -> Parts:
+    """Load the model and put the parts of the run in this folder together; nothing is written."""
     from sparring.engines.players import Players
     from sparring.engines.spread import make_engine, spread
     from sparring.learn.device import choose_device
@@ -97,7 +98,7 @@ def build(config: Config) -> Parts:
     needs.need_mbpp(config)
     servers = needs.seat_servers(config)
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
-    learner = make_learner(config)
+    learner = make_learner(config, folder)
     policies = learner.policies
     engine = make_engine(config, policies, dtype)
     engine.base = base_name(config.policy, config.seed)

@@ -40,7 +40,7 @@ def train(
 ) -> RunDir:
     """Run a config into a folder, from the start or from its last good checkpoint; `resume_at`
     names another one."""
-    parts = build(config)  # before the folder: a model that cannot be had leaves nothing behind
+    parts = build(config, path)  # before the folder: what cannot be had leaves nothing behind
     run = RunDir.open(path, config, resume=resume or resume_at is not None)
     first = resume_from(run, parts, resume_at)
     for notice in parts.engine.notices():

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from sparring.learn.device import choose_device, fast_allocations
 from sparring.learn.learner import Learner
 from sparring.learn.policies import load_policies
 from sparring.run import interrupt, needs
+from sparring.run.begin import begin_with
 from sparring.run.config import Config, ConfigError
 from sparring.types import Lesson
 
@@ -109,18 +111,19 @@ def spread_out(learner: Learner) -> None:
         learner.spread = True
 
 
-def help_learn(config: Config) -> None:
+def help_learn(config: Config, folder: Path | None = None) -> None:
     """The life of a process other than the first."""
     # Signals are for the first process, which then says what to do.
     for number in interrupt.SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    learner = make_learner(config)
+    learner = make_learner(config, folder)
     if isinstance(learner, TeamLearner):
         learner.serve()
 
 
-def make_learner(config: Config) -> Learner:
-    """The learner of a run, with its policies; one of a team where a launcher started several."""
+def make_learner(config: Config, folder: Path | None = None) -> Learner:
+    """The learner of a run in this folder, with its policies; one of a team where a launcher
+    started several."""
     check_spread(config)
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
@@ -139,6 +142,7 @@ def make_learner(config: Config) -> Learner:
         "critic": config.credit.kind == "gae",
     }
     learned = needs.learned_policies(config, make_games(config.games).values())
+    begin_with(config, policies, learned, folder)
     learner = (TeamLearner if team else Learner)(policies, learned, config.learn, **words)
     learner.world = together
     if config.learn.spread:

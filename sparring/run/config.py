@@ -248,6 +248,7 @@ class Config(Section):
     seed: int = 0
     iterations: int = Field(100, ge=1)
     policy: str = "nano"
+    begin: dict[str, str] = Field(default_factory=dict)  # learned policy -> weights it begins with
     games: dict[str, dict[str, Any]] = Field(default_factory=dict)  # name -> weight and options
     players: dict[str, str] = Field(default_factory=dict)  # seat -> policy; others play `main`
     servers: dict[str, ServerConfig] = Field(default_factory=dict)  # names for players on servers

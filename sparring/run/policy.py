@@ -62,7 +62,7 @@ def load_engine(
     device, dtype = choose_device(device, dtype)
     base, seed = (found.config.policy, found.config.seed) if found else (policy, 0)
     learn = found.config.learn if found else LearnConfig()
-    policies = _policies(base, learn, device=device, dtype=dtype, seed=seed)
+    policies = policies_on(base, learn, device=device, dtype=dtype, seed=seed)
     if found:
         policies.add(found.name)
         try:
@@ -206,7 +206,7 @@ def _base_weights(engine: OwnEngine, policy: str, base: str) -> dict[str, Any] |
     """The weights of a base model other than the engine's; its own need not be loaded again."""
     if base == engine.base:
         return None
-    return _policies(policy, LearnConfig(weights="full")).state(BASE)
+    return policies_on(policy, LearnConfig(weights="full")).state(BASE)
 
 
 def _take_kind(engine: OwnEngine, learn: LearnConfig | None) -> None:
@@ -218,7 +218,8 @@ def _take_kind(engine: OwnEngine, learn: LearnConfig | None) -> None:
             engine.policies = wrap_model(model, engine.policies.tokenizer, learn)
 
 
-def _policies(policy: str, learn: LearnConfig, **options: Any) -> Policies:
+def policies_on(policy: str, learn: LearnConfig, **options: Any) -> Policies:
+    """Policies on a base model, or what a policy may be."""
     from sparring.learn.models import ModelMissing
     from sparring.learn.policies import load_policies
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 from sparring.run.config import Config, ConfigError
 
@@ -18,10 +19,10 @@ def helps() -> bool:
     return int(os.environ.get("RANK", "0")) > 0
 
 
-def help_learn(config: Config) -> None:
+def help_learn(config: Config, folder: Path) -> None:
     from sparring.learn.team import help_learn as learn
 
-    learn(config)
+    learn(config, folder)
 
 
 def start_helpers(processes: int, config: Config) -> None:
