@@ -19,7 +19,7 @@ from sparring.game import Game, opened
 from sparring.parts import Parts, build, resume_from, roll_back
 from sparring.run import interrupt, needs
 from sparring.run.config import Config
-from sparring.run.metrics import place, summaries, summarize, timings
+from sparring.run.metrics import lesson_tokens, place, summaries, summarize, timings
 from sparring.run.named import due
 from sparring.run.rundir import RunDir, append, read_lines
 from sparring.run.tracking import Tracking
@@ -80,7 +80,7 @@ async def _loop(
 ) -> None:
     config = parts.config
     for iteration in range(first + 1, config.iterations + 1):
-        started = time.perf_counter()
+        started, _ = time.perf_counter(), parts.engine.clock.take()
         step = parts.steps[iteration - 1] if parts.steps else None
         jobs = make_jobs(config, parts.games, parts.opponents, iteration, parts.tasks, step)
         episodes = await collect(
@@ -90,7 +90,7 @@ async def _loop(
             sampling=Sampling(**config.sampling.model_dump()),
             outside=parts.engine.outside,
         )
-        collected = time.perf_counter()
+        split, collected = parts.engine.clock.take(), time.perf_counter()
         async with parts.engine.learning():
             lessons, told = parts.teacher.lessons(episodes, iteration, run.path)
             stats = parts.learner.fit(lessons, iteration - 1, config.iterations)
@@ -99,6 +99,7 @@ async def _loop(
         parts.opponents.grow(parts.learner.policies, iteration)
         learned = time.perf_counter()
         metrics = {"iteration": iteration, **place(step), **summarize(episodes), **told, **stats}
+        metrics["lesson_tokens"] = lesson_tokens(lessons)
         metrics |= summaries(parts.games, episodes) | parts.engine.metrics()
         metrics |= {
             f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()
@@ -107,7 +108,15 @@ async def _loop(
             metrics |= await _evaluate(parts)
             metrics |= await evaluate_held_out(config, parts.games, parts.engine)
         metrics |= await evaluate_run(config, parts.engine, run.path, iteration)
-        metrics |= timings(metrics, started, collected, learned, time.perf_counter())
+        ended = time.perf_counter()
+        metrics |= timings(
+            metrics,
+            split,
+            collect=collected - started,
+            learn=learned - collected,
+            evaluate=ended - learned,
+            total=ended - started,
+        )
         reason = parts.guard.watch(metrics)
         if reason:
             roll_back(run, parts, iteration, reason)

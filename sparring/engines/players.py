@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from sparring.clock import Clock
 from sparring.engines import OwnEngine
 from sparring.engines.openai import OpenAIEngine
 from sparring.types import Request, Turn
@@ -20,6 +21,9 @@ class Players:
     def __init__(self, own: OwnEngine, servers: Mapping[str, OpenAIEngine] | None = None) -> None:
         self.own, self.servers = own, dict(servers or {})
         self.chat, self.base = own.chat, own.base
+        # An engine that forms batches knows when it speaks; any other does while it is asked.
+        self._tells: Clock | None = getattr(own, "clock", None)
+        self.clock = self._tells or Clock()
 
     @property
     def policies(self) -> Policies:
@@ -32,14 +36,18 @@ class Players:
     async def act(self, request: Request) -> Turn:
         server = self.servers.get(request.policy)
         if server is None:
-            return await self.own.act(request)
+            with nullcontext() if self._tells else self.clock.generating():
+                return await self.own.act(request)
         # The own engine's next batch waits for this game too, so that batches do not depend on
         # how fast a server is.
-        with self.own.outside():
+        with self.own.outside(), self.clock.generating():
             return await server.act(request)
 
-    def outside(self) -> AbstractContextManager[None]:
-        return self.own.outside()
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Held by a game that waits for its judge."""
+        with self.own.outside(), self.clock.judging():
+            yield
 
     def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
         return self.own.probabilities(policy, prompt, answers)

@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from sparring.clock import Clock
 from sparring.engines.chat import Chat
 from sparring.engines.decoder import has_adapters, unsupported
 from sparring.engines.generate import Reply, generate
@@ -61,6 +62,7 @@ class TransformersEngine:
         self.max_batch = max_batch
         self.lockstep = lockstep
         self.base = ""  # which base model this is, for whoever would add a policy to it
+        self.clock = Clock()
         self._queue: list[_Waiting] = []
         self._busy_outside = 0
         self._listeners: dict[int, Callable[[str], None]] = {}
@@ -141,9 +143,10 @@ class TransformersEngine:
             if not batch:
                 return
             try:
-                turns = await asyncio.get_running_loop().run_in_executor(
-                    self._thread, self._generate, batch
-                )
+                with self.clock.generating():
+                    turns = await asyncio.get_running_loop().run_in_executor(
+                        self._thread, self._generate, batch
+                    )
             except Exception as error:
                 for waiting in batch:
                     if not waiting.future.done():

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparring.curriculum.schedule import Step
 from sparring.game import Game
-from sparring.types import Episode
+from sparring.types import Episode, Lesson, Pair
 
 
 def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
@@ -69,14 +69,33 @@ def predictions(episodes: Sequence[Episode]) -> dict[str, int]:
     return {"reward/successful_predictions_count": sum(map(bool, found))} if found else {}
 
 
+def lesson_tokens(lessons: Sequence[Lesson]) -> int:
+    """Tokens that the learner was given, prompts too; those that lessons share count each time."""
+    return sum(
+        len(sample.ids)
+        for lesson in lessons
+        for sample in ((lesson.chosen, lesson.rejected) if isinstance(lesson, Pair) else (lesson,))
+    )
+
+
 def timings(
-    metrics: dict[str, Any], started: float, collected: float, learned: float, ended: float
+    metrics: dict[str, Any],
+    split: Mapping[str, float],
+    *,
+    collect: float,
+    learn: float,
+    evaluate: float,
+    total: float,
 ) -> dict[str, float]:
+    """Where an iteration's seconds went. `split` is the clock's word on collecting: its generate,
+    judge and wait come to `collect`."""
     return {
-        "time/collect_s": collected - started,
-        "time/learn_s": learned - collected,
-        "time/evaluate_s": ended - learned,
-        "time/total_s": ended - started,
-        "turns_per_s": metrics["turns"] / (learned - started),
-        "tokens_per_s": metrics["tokens"] / (collected - started),
+        "time/collect_s": collect,
+        **{f"time/{what}_s": spent for what, spent in split.items()},
+        "time/learn_s": learn,
+        "time/evaluate_s": evaluate,
+        "time/total_s": total,
+        "turns_per_s": metrics["turns"] / (total - evaluate),
+        "tokens_per_s": metrics["tokens"] / collect,
+        "lesson_tokens_per_s": metrics["lesson_tokens"] / learn,
     }

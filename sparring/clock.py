@@ -1,0 +1,60 @@
+"""Where the time of collecting goes: an engine speaks, a judge rules, or neither is at work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Clock:
+    """Wall-clock time, split by who was at work. However many speak or rule at once, a second is
+    one second. For the event loop's thread alone."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
+        self._speaking = self._ruling = 0
+        self._last = now()
+        self._spent = _nothing_yet()
+
+    @contextmanager
+    def generating(self) -> Iterator[None]:
+        self._tick()
+        self._speaking += 1
+        try:
+            yield
+        finally:
+            self._tick()
+            self._speaking -= 1
+
+    @contextmanager
+    def judging(self) -> Iterator[None]:
+        self._tick()
+        self._ruling += 1
+        try:
+            yield
+        finally:
+            self._tick()
+            self._ruling -= 1
+
+    def _tick(self) -> None:
+        now = self._now()
+        passed, self._last = now - self._last, now
+        if self._speaking:
+            self._spent["generate"] += passed
+            if self._ruling:
+                self._spent["judge_meanwhile"] += passed
+        else:
+            self._spent["judge" if self._ruling else "wait"] += passed
+
+    def take(self) -> dict[str, float]:
+        """Seconds since this was last asked. `generate`, `judge` (while no engine spoke) and `wait`
+        (neither: games, prompts, the event loop) add up to the whole; `judge_meanwhile` is the
+        part of `generate` in which a judge was at work too."""
+        self._tick()
+        spent, self._spent = self._spent, _nothing_yet()
+        return spent
+
+
+def _nothing_yet() -> dict[str, float]:
+    return dict.fromkeys(("generate", "judge", "wait", "judge_meanwhile"), 0.0)

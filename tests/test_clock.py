@@ -1,0 +1,105 @@
+"""The split of time adds up, whoever is at work beside whom."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from sparring.clock import Clock
+from sparring.collect import Job, collect
+from sparring.engines.players import Players
+from sparring.engines.transformers import TransformersEngine
+from sparring.game import Game, Outcome, Table
+from sparring.types import Sampling, Task, Verdict
+
+
+def test_every_second_is_counted_once_however_many_are_at_work() -> None:
+    now = [0.0]
+    clock = Clock(lambda: now[0])
+
+    def pass_(seconds: float) -> None:
+        now[0] += seconds
+
+    pass_(1)
+    with clock.generating():
+        pass_(2)
+        with clock.generating(), clock.judging():
+            pass_(4)
+        pass_(8)
+    with clock.judging():
+        pass_(16)
+        with clock.judging():
+            pass_(32)
+    pass_(64)
+    assert clock.take() == {"generate": 14, "judge": 48, "wait": 65, "judge_meanwhile": 4}
+    pass_(128)
+    assert clock.take() == {"generate": 0, "judge": 0, "wait": 128, "judge_meanwhile": 0}
+
+
+RULING_S = 0.05
+
+
+@dataclass
+class Judged(Game):
+    """Two questions with a slow judge between them."""
+
+    seats: ClassVar[tuple[str, ...]] = ("writer",)
+
+    async def play(self, task: Task, table: Table) -> Outcome:
+        await table["writer"].act("a")
+        await table.judge(self.rule())
+        await table["writer"].act("b")
+        return Outcome(writer=1)
+
+    async def rule(self) -> Verdict:
+        await asyncio.sleep(RULING_S)
+        return Verdict("pass")
+
+
+def play(policies, slow_s: float = 0.0, games: int = 4, **options) -> tuple[dict, list, float]:
+    """The split, the batches' sizes, and the whole time of some games with a judge."""
+    engine = TransformersEngine(policies, **options)
+    batches: list[int] = []
+    usual = engine._generate
+
+    def generate(batch):
+        batches.append(len(batch))
+        time.sleep(slow_s)
+        return usual(batch)
+
+    engine._generate = generate
+    players = Players(engine)
+    game = Judged()
+    jobs = [Job(str(i), "judged", game, Task("t"), i, {"writer": "main"}) for i in range(games)]
+
+    async def all_of_them() -> dict:
+        players.clock.take()
+        await collect(jobs, players.act, sampling=Sampling(max_tokens=2), outside=players.outside)
+        return players.clock.take()
+
+    started = time.perf_counter()
+    return asyncio.run(all_of_them()), batches, time.perf_counter() - started
+
+
+def test_the_split_of_real_games_comes_to_their_time(policies) -> None:
+    split, batches, whole = play(policies, slow_s=0.02)
+    assert batches == [4, 4]
+    assert split["generate"] + split["judge"] + split["wait"] == pytest.approx(whole, abs=0.02)
+    assert split["generate"] >= 2 * 0.02 and split["judge"] >= 0.9 * RULING_S
+
+
+def test_in_lockstep_the_engine_waits_for_the_judge(policies) -> None:
+    split, batches, _ = play(policies, slow_s=0.02)
+    assert batches == [4, 4] and split["judge_meanwhile"] == 0
+
+
+def test_without_lockstep_judges_rule_while_others_are_generated(policies) -> None:
+    """Two at a time: while the second two are spoken for, the first two are judged."""
+    split, batches, whole = play(policies, slow_s=0.06, max_batch=2, lockstep=False)
+    assert sum(batches) == 8 and max(batches) == 2
+    assert split["judge_meanwhile"] >= 0.9 * RULING_S
+    assert whole < 4 * 0.06 + 2 * RULING_S  # which is what one after the other would take
