@@ -50,6 +50,13 @@ def test_a_smoke_run_is_whole_and_takes_less_than_a_minute(tmp_path: Path, recip
 
 
 @pytest.mark.parametrize("name", recipe_names())
+def test_a_model_that_cannot_be_had_leaves_nothing_behind(tmp_path: Path, name: str) -> None:
+    life = sparring("train", name, "--smoke", "policy=nope", cwd=tmp_path)
+    assert life.code == 2 and "Traceback" not in life.err, life.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_has_its_keys_at_the_top_and_says_what_it_is(name: str) -> None:
     text = (RECIPES / f"{name}.yaml").read_text()
     assert text.startswith("# ")

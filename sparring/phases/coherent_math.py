@@ -256,6 +256,8 @@ def evaluation(
 def run_all(config: Config, path: Path, *, resume: bool = False, say: Say = quiet) -> Path:
     """All phases into one folder. What is there and would come out the same is not made again."""
     refuse_shared(training_problems(config), held_out_problems(config))
+    if not (path / "config.yaml").is_file():
+        need_model(config)  # before the folder: what cannot be had leaves nothing behind
     _open(config, path, resume)
     merged = str(path / "sft" / "merged")
     steps: dict[str, Callable[[], Facts]] = {
@@ -291,6 +293,15 @@ def run_all(config: Config, path: Path, *, resume: bool = False, say: Say = quie
     found["comparisons"] = comparisons(path)
     write_whole(path / "phases.json", json.dumps(found, indent=1).encode())
     return path
+
+
+def need_model(config: Config) -> None:
+    """Load what the phases stand on, once, to see that it can be."""
+    from sparring.learn.models import load_model
+
+    if config.begin:
+        raise ConfigError("coherent-math begins with `policy`, a whole model; leave `begin` out")
+    load_model(config.policy, dtype="bfloat16", seed=config.seed)
 
 
 def comparisons(path: Path) -> Facts:

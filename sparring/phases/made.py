@@ -45,6 +45,7 @@ def make(
 
 def _make(phase: str, out: Path, key: str, record: Path, work: Callable[[Path], Facts]) -> Facts:
     unfinished, begun = _unfinished(out), _beside(out, f".{out.name}.begun.json")
+    new = [folder for folder in out.parents if not folder.exists()]
     out.parent.mkdir(parents=True, exist_ok=True)
     if _read(begun).get("inputs") != key:
         _remove(unfinished)
@@ -56,6 +57,8 @@ def _make(phase: str, out: Path, key: str, record: Path, work: Callable[[Path], 
         # Refused, not interrupted: nothing of it is worth keeping.
         _remove(unfinished)
         begun.unlink(missing_ok=True)
+        for folder in new:
+            folder.rmdir()
         raise
     found = {
         "phase": phase,

@@ -122,6 +122,28 @@ def test_bad_input_is_named_and_leaves_earlier_outputs_alone(
     assert (run / "preferences.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sft", "--out", "deep/er/sft", "policy=nope"),
+        ("rollouts", "--policy", "nope", "--out", "deep/rollouts.jsonl"),
+        ("eval", "--policy", "nope", "--out", "deep/eval.jsonl"),
+    ],
+)
+def test_a_phase_whose_model_cannot_be_had_leaves_nothing_behind(
+    tmp_path: Path, words: tuple[str, ...]
+):
+    life = sparring("math", *words, cwd=tmp_path)
+    assert life.code == 2 and "no model 'nope'" in life.err, life.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_pipeline_begins_with_a_whole_model(tmp_path: Path):
+    life = train(tmp_path / "run", "begin.main=nano")
+    assert life.code == 2 and "leave `begin` out" in life.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_tested_on_is_not_trained_on(tmp_path: Path):
     shared = tmp_path / "shared.jsonl"
     shared.write_text('{"question": "How many?", "answer": "#### 7"}\n')
