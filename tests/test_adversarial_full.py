@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from lives import sparring
 from safetensors.torch import load_file
 
 from sparring.evaluate.crossplay import crossplay
+from sparring.learn.export import export_policy
+from sparring.learn.models import make_nano, nano_tokenizer
+from sparring.learn.policies import FullPolicies
 from sparring.run.config import load_recipe
 from sparring.run.rundir import RunDir, read_lines
 from sparring.sandbox import probe
@@ -27,9 +31,14 @@ HOW = (
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("full") / "run"
-    train(load_recipe("adversarial", HOW, smoke=True), path)
-    return path
+    """Two models of one make, of which neither is the base, play and learn by turns."""
+    folder = tmp_path_factory.mktemp("full")
+    begin = []
+    for seed, seat in enumerate(SEATS, 5):
+        export_policy(FullPolicies(make_nano(seed), nano_tokenizer()), "base", "", folder / seat)
+        begin.append(f"begin.{seat}={folder / seat}")
+    train(load_recipe("adversarial", [*HOW, *begin], smoke=True), folder / "run")
+    return folder / "run"
 
 
 def weights(run: Path, step: int, seat: str) -> dict[str, torch.Tensor]:
@@ -37,6 +46,8 @@ def weights(run: Path, step: int, seat: str) -> dict[str, torch.Tensor]:
 
 
 def test_whoever_learns_moves_and_the_other_stays(played: Path) -> None:
+    one, other = (weights(played, 0, seat) for seat in SEATS)
+    assert not any(torch.equal(one[key], other[key]) for key in one if "norm" not in key)
     moved = set()
     for line in read_lines(played / "metrics.jsonl"):
         step = line["iteration"]
@@ -50,8 +61,6 @@ def test_whoever_learns_moves_and_the_other_stays(played: Path) -> None:
 
 
 def test_such_a_run_solves_and_meets_itself(played: Path, tmp_path: Path) -> None:
-    import asyncio
-
     asyncio.run(crossplay(RunDir.existing(played), 2))
     met = json.loads((played / "crossplay.json").read_text())
     assert met["names"] == ["untrained", "stage 1", "stage 2"] and met["problems"] == 2
