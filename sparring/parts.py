@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparring.ahead import check_ahead
 from sparring.credit import Credit, make_credit
 from sparring.credit.gae import Gae
 from sparring.curriculum.opponents import Opponents
@@ -42,12 +43,16 @@ class Parts:
     guard: Guard
     tasks: dict[str, list[Task]]  # of the games that do not make their own
     steps: list[Step]  # of the schedule, one per iteration; none: every seat learns always
+    collecting: Players  # who plays what is learned from: `engine`, or one on a copy of the weights
+    in_hand: list[dict[str, Any]] = field(default_factory=list)  # games played ahead, on resuming
 
     @property
     def device(self) -> str:
         return str(self.learner.policies.device.type)
 
-    def save(self, run: RunDir, iteration: int) -> None:
+    def save(
+        self, run: RunDir, iteration: int, in_hand: list[dict[str, Any]] | None = None
+    ) -> None:
         learner, league = self.learner, self.opponents.league
         tensors = learner.state()
         tensors |= {f"league.{name}": learner.policies.state(name) for name in league}
@@ -60,6 +65,7 @@ class Parts:
             "lr_scale": learner.lr_scale,
             "device": self.device,
             "versions": {n: learner.policies.version(n) for n in learner.policies.names()},
+            **({"in_hand": in_hand} if in_hand else {}),
         }
         checkpoint.save(run.checkpoints, iteration, tensors, state)
         checkpoint.tidy(run.checkpoints, self.config.checkpoint.keep, self.guard.best_step)
@@ -80,18 +86,20 @@ class Parts:
         self.teacher.load(state["teacher"])
         self.guard.load(state["guard"])
         self.learner.lr_scale = state["lr_scale"]
+        self.in_hand = state.get("in_hand", [])
         self.engine.publish()
 
 
 def build(config: Config, folder: Path | None = None) -> Parts:
     """Load the model and put the parts of the run in this folder together; nothing is written."""
     from sparring.engines.players import Players
-    from sparring.engines.spread import make_engine, spread
+    from sparring.engines.spread import make_embedded, make_engine, spread
     from sparring.learn.device import choose_device
     from sparring.learn.team import make_learner
 
     if not config.games:
         raise ConfigError("a run needs at least one game under `games:`")
+    check_ahead(config)
     games = make_games(config.games)
     needs.need_jail(config, games.values())
     tasks = needs.tasks_of(config, games)
@@ -100,9 +108,16 @@ def build(config: Config, folder: Path | None = None) -> Parts:
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
     learner = make_learner(config, folder)
     policies = learner.policies
-    engine = make_engine(config, policies, dtype)
+    ahead = config.collect.ahead > 0
+    engine = make_embedded(config, policies) if ahead else make_engine(config, policies, dtype)
     engine.base = base_name(config.policy, config.seed)
     needs.seat_players(config, engine)
+    speaker = engine
+    if ahead:  # then those who play have a copy of the weights, which is also what they are held to
+        learner.canary = None
+        speaker = make_engine(config, policies.twin(), dtype)
+        speaker.base = engine.base
+    collecting = Players(spread(config, speaker, device), servers)
     credit = make_credit(**config.credit.model_dump())
     if isinstance(credit, Gae):
         credit.values = learner.values
@@ -110,13 +125,14 @@ def build(config: Config, folder: Path | None = None) -> Parts:
         config,
         games,
         learner,
-        Players(spread(config, engine, device), servers),
+        Players(engine, servers) if ahead else collecting,
         credit,
         make_teacher(config, credit, engine.chat),
         Opponents(config.opponents, config.players),
         Guard(config.guard),
         tasks,
         steps_of(config.schedule, games.values()),
+        collecting,
     )
 
 

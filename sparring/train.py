@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sparring.collect import Job, collect
-from sparring.curriculum.opponents import Opponents, against_league
-from sparring.curriculum.schedule import Step
+from sparring.ahead import Ahead, InTurn, Played, held_to_who_spoke, make_batches
+from sparring.collect import Job
+from sparring.curriculum.opponents import against_league
 from sparring.evaluate.held_out import evaluate_held_out
 from sparring.evaluate.mbpp import evaluate_run
-from sparring.game import Game, opened
+from sparring.game import opened
+from sparring.jobs import make_jobs
 from sparring.parts import Parts, build, resume_from, roll_back
-from sparring.run import interrupt, needs
+from sparring.run import interrupt
 from sparring.run.config import Config
-from sparring.run.metrics import lesson_tokens, place, summaries, summarize, timings
+from sparring.run.metrics import lesson_tokens, place, staleness, summaries, summarize, timings
 from sparring.run.named import due
 from sparring.run.rundir import RunDir, append, read_lines
 from sparring.run.tracking import Tracking
-from sparring.tasks import draw
-from sparring.types import Sampling, Task, derive
 
 Progress = Callable[[dict[str, Any]], None]
 log = logging.getLogger(__name__)
@@ -72,115 +71,93 @@ async def _play(
         try:
             await _loop(run, parts, tracking, first, progress)
         finally:
-            await parts.engine.close()
+            for players in {parts.engine, parts.collecting}:
+                await players.close()
 
 
 async def _loop(
     run: RunDir, parts: Parts, tracking: Tracking, first: int, progress: Progress
 ) -> None:
     config = parts.config
-    for iteration in range(first + 1, config.iterations + 1):
-        started, _ = time.perf_counter(), parts.engine.clock.take()
+
+    def jobs_of(iteration: int) -> list[Job]:
         step = parts.steps[iteration - 1] if parts.steps else None
-        jobs = make_jobs(config, parts.games, parts.opponents, iteration, parts.tasks, step)
-        episodes = await collect(
-            jobs,
-            parts.engine.act,
-            concurrency=config.collect.concurrency,
-            sampling=Sampling(**config.sampling.model_dump()),
-            outside=parts.engine.outside,
-        )
-        split, collected = parts.engine.clock.take(), time.perf_counter()
-        async with parts.engine.learning():
-            lessons, told = parts.teacher.lessons(episodes, iteration, run.path)
-            stats = parts.learner.fit(lessons, iteration - 1, config.iterations)
-            parts.teacher.learned(parts.learner.policies, iteration, run.path)
-        parts.opponents.learn_scores(against_league(episodes))
-        parts.opponents.grow(parts.learner.policies, iteration)
-        learned = time.perf_counter()
-        metrics = {"iteration": iteration, **place(step), **summarize(episodes), **told, **stats}
-        metrics["lesson_tokens"] = lesson_tokens(lessons)
-        metrics |= summaries(parts.games, episodes) | parts.engine.metrics()
-        metrics |= {
-            f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()
-        }
-        if iteration % config.evaluate.every == 0 or iteration == config.iterations:
-            metrics |= await _evaluate(parts)
-            metrics |= await evaluate_held_out(config, parts.games, parts.engine)
-        metrics |= await evaluate_run(config, parts.engine, run.path, iteration)
-        ended = time.perf_counter()
-        metrics |= timings(
-            metrics,
-            split,
-            collect=collected - started,
-            learn=learned - collected,
-            evaluate=ended - learned,
-            total=ended - started,
-        )
-        reason = parts.guard.watch(metrics)
-        if reason:
-            roll_back(run, parts, iteration, reason)
-            metrics["guard/rollbacks"] = parts.guard.rollbacks
-        run.record(metrics, episodes)
-        tracking.log(metrics)
-        best = (
-            not reason
-            and "eval/score" in metrics
-            and parts.guard.improved(metrics["eval/score"], iteration)
-        )
-        if (
-            best
-            or iteration % config.checkpoint.every == 0
-            or iteration == config.iterations
-            or (step is not None and due(config, step))
-            or interrupt.asked()
-        ):
-            parts.save(run, iteration)
-        progress(metrics)
-        interrupt.leave(iteration, config.iterations)
+        return make_jobs(config, parts.games, parts.opponents, iteration, parts.tasks, step)
+
+    batches = make_batches(parts, jobs_of, first)
+    try:
+        for iteration in range(first + 1, config.iterations + 1):
+            await _iterate(run, parts, tracking, batches, iteration, progress)
+    finally:
+        await batches.close()
 
 
-def make_jobs(
-    config: Config,
-    games: dict[str, Game],
-    opponents: Opponents,
+async def _iterate(
+    run: RunDir,
+    parts: Parts,
+    tracking: Tracking,
+    batches: InTurn | Ahead,
     iteration: int,
-    tasks: Mapping[str, Sequence[Task]] | None = None,
-    step: Step | None = None,
-) -> list[Job]:
-    """One iteration's games. Their seeds and tasks come from the run's seed, so that any
-    iteration can be played again without those before it. A step of a schedule says which seat
-    learns, and from which stage."""
-    names = list(games)
-    weights = [float(config.games[name].get("weight", 1.0)) for name in names]
-    learned = frozenset(needs.learned_policies(config, games.values()))
-    learning = needs.learning_seats(config, games.values())
-    stages = None
-    if step is not None:
-        learning &= {step.seat}
-        stages = None if config.schedule.together else frozenset({step.name})
-    tables = -(-config.collect.episodes // config.collect.group)
-    jobs = []
-    for i in range(config.collect.episodes):
-        table, seed = i // config.collect.group, derive(config.seed, iteration, i)
-        of_group = derive(config.seed, iteration, "group", table)
-        name = random.Random(of_group).choices(names, weights)[0]
-        given, place = (tasks or {}).get(name), (iteration - 1) * tables + table
-        jobs.append(
-            Job(
-                id=f"{iteration}-{i}",
-                name=name,
-                game=games[name],
-                task=draw(given, config.seed, place) if given else games[name].task(of_group),
-                seed=seed,
-                seating=opponents.seating(games[name].seats, i, seed),
-                group=f"{iteration}-{table}",
-                learned=learned,
-                learning=learning,
-                stages=stages,
-            )
-        )
-    return jobs
+    progress: Progress,
+) -> None:
+    config, step = parts.config, parts.steps[iteration - 1] if parts.steps else None
+    started = time.perf_counter()
+    played = await batches.played(iteration)
+    episodes, collected = played.episodes, time.perf_counter()
+    told = await batches.learn(partial(_learn, run, parts, played, iteration))
+    parts.opponents.learn_scores(against_league(episodes))
+    parts.opponents.grow(parts.learner.policies, iteration)
+    batches.learned(iteration)
+    learned = time.perf_counter()
+    metrics = {"iteration": iteration, **place(step), **summarize(episodes), **told}
+    metrics |= summaries(parts.games, episodes) | parts.collecting.metrics()
+    metrics |= {f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()}
+    if iteration % config.evaluate.every == 0 or iteration == config.iterations:
+        metrics |= await _evaluate(parts)
+        metrics |= await evaluate_held_out(config, parts.games, parts.engine)
+    metrics |= await evaluate_run(config, parts.engine, run.path, iteration)
+    ended = time.perf_counter()
+    metrics |= timings(
+        metrics,
+        played.split,
+        collect=played.seconds,
+        learn=learned - collected,
+        evaluate=ended - learned,
+        total=ended - started,
+    )
+    reason = parts.guard.watch(metrics)
+    if reason:
+        roll_back(run, parts, iteration, reason)
+        await batches.rolled_back(iteration)
+        metrics["guard/rollbacks"] = parts.guard.rollbacks
+    run.record(metrics, episodes)
+    tracking.log(metrics)
+    best = (
+        not reason
+        and "eval/score" in metrics
+        and parts.guard.improved(metrics["eval/score"], iteration)
+    )
+    if (
+        best
+        or iteration % config.checkpoint.every == 0
+        or iteration == config.iterations
+        or (step is not None and due(config, step))
+        or interrupt.asked()
+    ):
+        parts.save(run, iteration, await batches.state(iteration))
+    progress(metrics)
+    interrupt.leave(iteration, config.iterations)
+
+
+def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[str, float]:
+    """The weights move; what there is to say of it."""
+    policies = parts.learner.policies
+    behind = staleness(played.episodes, {name: policies.version(name) for name in policies.names()})
+    lessons, told = parts.teacher.lessons(played.episodes, iteration, run.path)
+    stats = parts.learner.fit(lessons, iteration - 1, parts.config.iterations)
+    parts.teacher.learned(policies, iteration, run.path)
+    found = {"lesson_tokens": lesson_tokens(lessons), **behind, **told, **stats}
+    return held_to_who_spoke(found, played.canary)
 
 
 async def _evaluate(parts: Parts) -> dict[str, float]:

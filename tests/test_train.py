@@ -89,8 +89,8 @@ def keep_own_copy() -> None:
 
     usual = sparring.train.build
 
-    def build(config: Any) -> Any:
-        parts = usual(config)
+    def build(*words: Any) -> Any:
+        parts = usual(*words)
         parts.engine.policies = copy.deepcopy(parts.engine.policies)
         return parts
 

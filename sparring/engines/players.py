@@ -67,6 +67,11 @@ class Players:
         if hasattr(self.own, "publish"):
             self.own.publish()
 
+    async def idle(self) -> None:
+        """Nobody speaks any more, whoever was given up in the middle of a word included."""
+        if hasattr(self.own, "idle"):
+            await self.own.idle()
+
     def notices(self) -> list[str]:
         """What a run should say of its players before it begins."""
         return [

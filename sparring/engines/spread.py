@@ -20,6 +20,10 @@ def make_engine(config: Config, policies: Policies, dtype: str) -> OwnEngine:
         from sparring.engines.vllm import make_vllm
 
         return make_vllm(config, policies, dtype)
+    return make_embedded(config, policies)
+
+
+def make_embedded(config: Config, policies: Policies) -> OwnEngine:
     from sparring.engines.transformers import TransformersEngine
 
     return TransformersEngine(

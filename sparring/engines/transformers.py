@@ -136,6 +136,10 @@ class TransformersEngine:
                 found.append(float(said.sum().exp()))
         return found
 
+    async def idle(self) -> None:
+        """Until the batch under way, if there is one, is done."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, int)
+
     async def _serve(self) -> None:
         while self._queue:
             await self._settle()

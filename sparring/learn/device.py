@@ -6,7 +6,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from sparring.run.machine import choose_precision, detect
 
@@ -34,6 +37,22 @@ def dtype_runs(dtype: str, device: str) -> bool:
         env=os.environ,
     )
     return trial.returncode == 0
+
+
+@contextmanager
+def on_own_stream(device: Any) -> Iterator[None]:
+    """Work for a GPU in this block goes beside what other threads give it, not after it; what was
+    asked for before it comes first, and all is done at its end. A CPU has no such thing."""
+    if device.type != "cuda":
+        yield
+        return
+    import torch
+
+    own = torch.cuda.Stream(device)
+    own.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(own):
+        yield
+    own.synchronize()
 
 
 def fast_allocations() -> None:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from sparring.learn.batches import Batch, by_budget, collate, deal, members, split
+from sparring.learn.canary import CanaryError as CanaryError
+from sparring.learn.canary import check_canary
 from sparring.learn.critic import Critic
 from sparring.learn.losses import Totals, chunked_logprobs
 from sparring.learn.objectives import (
@@ -20,16 +22,11 @@ from sparring.learn.objectives import (
     policy_objective,
     preference_objective,
 )
+from sparring.learn.policies import REFERENCE as REFERENCE
 from sparring.learn.policies import Policies
 from sparring.learn.world import World
 from sparring.run.config import LearnConfig
 from sparring.types import BASE, Lesson, Sample, derive
-
-REFERENCE = "reference"
-
-
-class CanaryError(RuntimeError):
-    """The weights that spoke are not the weights that learn."""
 
 
 class Optimizer:
@@ -204,7 +201,8 @@ class Learner:
                     found = self._accumulate(name, part)
                 if gap is None and not self.supervised:
                     gap = found["canary"]
-                    self._check_canary(gap, name)
+                    if self.canary is not None:
+                        check_canary(gap, self.canary, name)
                 far = self.config.kl_stop is not None and found["moved"] > self.config.kl_stop
                 if far:  # from the policy that spoke; what it said teaches nothing more
                     break
@@ -340,15 +338,6 @@ class Learner:
             batch.temperature_N,
             self.config.head_chunk,
         )
-
-    def _check_canary(self, gap: float, name: str) -> None:
-        if self.canary is not None and not gap <= self.canary:
-            raise CanaryError(
-                f"the logprobs that {name!r} was sampled with differ from the learner's by "
-                f"{gap:.4f} nats per token (limit {self.canary}): the engine speaks with other "
-                "weights than the learner moves. Was the policy published to the engine after the "
-                "last update, and do both use the same dtype and temperature?"
-            )
 
     @torch.no_grad()
     def _move_reference(self, name: str) -> None:

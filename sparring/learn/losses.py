@@ -18,15 +18,24 @@ Aggregation = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
 
 
 def clipped_policy_loss(
-    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip_low: float, clip_high: float
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    clip_low: float,
+    clip_high: float,
+    cap: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """PPO's clipped surrogate per token, and whether the clip holds the token back."""
+    """PPO's clipped surrogate per token, and whether it holds the token back. The clip leaves the
+    ratio of a token that was bad unbounded; `cap` is the most that it counts for."""
     ratio = (logprobs - old_logprobs).exp()
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
-    loss = -torch.min(ratio * advantages, clipped * advantages)
+    counted = ratio if cap is None else ratio.clamp(max=cap)
+    loss = -torch.min(counted * advantages, clipped * advantages)
     held = ((ratio < 1 - clip_low) & (advantages < 0)) | (
         (ratio > 1 + clip_high) & (advantages > 0)
     )
+    if cap is not None:
+        held = held | (ratio > cap)
     return loss, held
 
 

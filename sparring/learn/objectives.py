@@ -32,7 +32,12 @@ def policy_objective(
     """The clipped surrogate of the advantages, a pull to the reference, a bonus for entropy, and,
     where there is a critic, what its values are off by."""
     losses, held = clipped_policy_loss(
-        logprobs, batch.logprob_N, batch.advantage_N, config.clip_low, config.clip_high
+        logprobs,
+        batch.logprob_N,
+        batch.advantage_N,
+        config.clip_low,
+        config.clip_high,
+        config.ratio_cap,
     )
     per_token = 1 / max(1, totals.tokens)
     stats = {

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ from torch import Tensor, nn
 from sparring.learn.models import load_model
 from sparring.run.config import LearnConfig
 from sparring.types import BASE, derive
+
+REFERENCE = "reference"  # begins the names of those that only score
 
 
 class Policies(ABC):
@@ -99,6 +102,47 @@ class Policies(ABC):
             for key, parameter in mine.items():
                 parameter.copy_(state[key])
 
+    def twin(self) -> Policies:
+        """Policies of their own on the same base: what is learned here does not move there. The
+        base's weights, which nobody moves, are shared."""
+        return copy.deepcopy(self, {id(weight): weight for weight in self.still()})
+
+    @abstractmethod
+    def still(self) -> list[nn.Parameter]:
+        """The weights that nobody moves: those of the base."""
+
+    def snapshot(self, known: Mapping[str, int]) -> Snapshot:
+        """All who may speak, with a copy of the weights of those whose version is not known."""
+        spoken = [n for n in self.names() if n != BASE and not n.startswith(f"{REFERENCE}_")]
+        versions = {name: self.version(name) for name in spoken}
+        return Snapshot(
+            versions,
+            {
+                name: {key: tensor.clone() for key, tensor in self.state(name).items()}
+                for name, version in versions.items()
+                if known.get(name) != version
+            },
+        )
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Be what others were when they were copied."""
+        for name in [n for n in self.names() if n != BASE and n not in snapshot.versions]:
+            self.remove(name)
+        for name, state in snapshot.weights.items():
+            if name not in self.names():
+                self.add(name)
+            self.load(name, state)
+        for name, version in snapshot.versions.items():
+            self.set_version(name, version)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Policies at one moment: the versions of all, the weights of those that had changed."""
+
+    versions: dict[str, int]
+    weights: dict[str, dict[str, Tensor]]
+
 
 class FullPolicies(Policies):
     def __init__(self, model: Any, tokenizer: Any) -> None:
@@ -122,6 +166,9 @@ class FullPolicies(Policies):
     def parameters(self, name: str) -> dict[str, nn.Parameter]:
         self.check(name)
         return dict(self._models[name].named_parameters())
+
+    def still(self) -> list[nn.Parameter]:
+        return list(self._models[BASE].parameters())
 
 
 class LoraPolicies(Policies):
@@ -195,6 +242,15 @@ class LoraPolicies(Policies):
                 parameter.requires_grad_(True)
                 found[".".join([*place, last])] = parameter
         return found
+
+    def still(self) -> list[nn.Parameter]:
+        adapters = {
+            id(weight)
+            for name in self.names()
+            if name != BASE
+            for weight in self.parameters(name).values()
+        }
+        return [weight for weight in self._base.parameters() if id(weight) not in adapters]
 
     def adapter(self, name: str) -> tuple[LoraConfig, dict[str, Tensor]]:
         """The adapter as peft saves it, for people who take it elsewhere."""

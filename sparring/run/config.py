@@ -32,6 +32,7 @@ class CollectConfig(Section):
     episodes: int = Field(64, ge=0)  # 0: nothing is played, where the teacher has games on record
     group: int = Field(1, ge=1)  # how often each task is played, to be compared within itself
     concurrency: int = Field(512, ge=1)
+    ahead: int = Field(0, ge=0)  # updates that games may be behind: played while others are learned
 
 
 class TasksConfig(Section):
@@ -117,6 +118,7 @@ class LearnConfig(Section):
     head_chunk: int = Field(1024, ge=1)
     clip_low: float = Field(0.2, ge=0)
     clip_high: float = Field(0.2, ge=0)
+    ratio_cap: float | None = Field(None, gt=1)  # the most a token's importance ratio counts for
     aggregation: Literal["grpo", "bnpo", "dr_grpo", "dapo"] = "dapo"
     entropy: float = Field(0.0, ge=0)  # bonus per nat; moves in a line to entropy_end, if given
     entropy_end: float | None = Field(None, ge=0)
@@ -248,6 +250,7 @@ class Config(Section):
     seed: int = 0
     iterations: int = Field(100, ge=1)
     policy: str = "nano"
+    bases: dict[str, str] = Field(default_factory=dict)  # learned policy -> a base of its own
     begin: dict[str, str] = Field(default_factory=dict)  # learned policy -> weights it begins with
     games: dict[str, dict[str, Any]] = Field(default_factory=dict)  # name -> weight and options
     players: dict[str, str] = Field(default_factory=dict)  # seat -> policy; others play `main`

@@ -78,6 +78,18 @@ def lesson_tokens(lessons: Sequence[Lesson]) -> int:
     )
 
 
+def staleness(episodes: Sequence[Episode], versions: Mapping[str, int]) -> dict[str, float]:
+    """How many updates behind the learner those were who spoke what is learned from now."""
+    behind = [
+        versions[turn.policy] - turn.version
+        for episode in episodes
+        if episode.void is None
+        for turn in episode.turns
+        if turn.trainable
+    ]
+    return {"staleness/mean": fmean(behind), "staleness/max": max(behind)} if behind else {}
+
+
 def timings(
     metrics: dict[str, Any],
     split: Mapping[str, float],
@@ -96,6 +108,7 @@ def timings(
         "time/evaluate_s": evaluate,
         "time/total_s": total,
         "turns_per_s": metrics["turns"] / (total - evaluate),
-        "tokens_per_s": metrics["tokens"] / collect,
+        # Games that a checkpoint kept took their time in another life.
+        **({"tokens_per_s": metrics["tokens"] / collect} if collect else {}),
         "lesson_tokens_per_s": metrics["lesson_tokens"] / learn,
     }
