@@ -10,6 +10,7 @@ import ast
 import math
 import operator
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from sparring.sandbox.inside import wire
@@ -84,6 +85,22 @@ class Value(ast.expr):
 def evaluate(node: ast.expr, values: list[Any]) -> Any:
     """The value of an expression that `sparring.judge.plan` has found to be simple."""
     return _RULES[type(node)](node, values)
+
+
+def fold(node: ast.expr) -> ast.expr:
+    """A literal, made once for all evaluations: nothing here changes a value it is given."""
+    match node:
+        case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() | complex())):
+            return ast.Constant(evaluate(node, []))
+        case ast.List(parts) | ast.Tuple(parts) | ast.Set(parts):
+            known = all(isinstance(part, ast.Constant) for part in parts)
+        case ast.Dict(keys, parts):
+            known = all(isinstance(part, ast.Constant) for part in (*keys, *parts))
+        case _:
+            return node
+    with suppress(TypeError):  # a list as a key: an error that belongs to the evaluation
+        return ast.Constant(evaluate(node, [])) if known else node
+    return node
 
 
 def _call(node: ast.Call, values: list[Any]) -> Any:

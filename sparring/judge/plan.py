@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sparring.judge.expressions import FUNCTIONS, METHODS, MODULES, TYPES, Value
+from sparring.judge.expressions import FUNCTIONS, METHODS, MODULES, TYPES, Value, fold
 from sparring.sandbox.inside.remote import CLASS_NAME, PREDICATES
 
 MOST_TEXT = 1 << 20
@@ -228,7 +228,7 @@ class _Split:
             if node.id in FUNCTIONS or node.id in TYPES:
                 return node
             raise _Whole
-        return self._inner(node, always)
+        return fold(self._inner(node, always))
 
     def _inner(self, node: ast.expr, always: bool) -> ast.expr:
         def go(part: ast.expr, sure: bool = True) -> ast.expr:

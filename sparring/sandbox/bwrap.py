@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 import json
 import os
@@ -25,10 +24,10 @@ INSIDE = Path(__file__).parent / "inside"
 # Not random, nor what imports it: it reseeds itself in every fork, which costs more than importing.
 PRELOAD = (
     "math", "re", "collections", "itertools", "functools", "heapq", "string", "typing",
-    "datetime", "operator", "bisect", "copy", "enum", "abc", "cmath",
+    "datetime", "operator", "bisect", "copy", "enum", "abc",
 )  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom")
-BOOT = "import sys; sys.path.insert(0, {where!r}); from inside.zygote import main; main()"
+BOOT = "import sys; sys.path.insert(0, {where!r}); from inside.boot import main; main()"
 DROP = f"""import os, sys
 os.setgroups([])
 os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
@@ -174,6 +173,7 @@ def jail_command(
         "--hostname", "jail", "--die-with-parent", "--new-session", "--clearenv",
         "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/tmp",
         "--setenv", "PYTHONHASHSEED", str(hash_seed), "--setenv", "OPENBLAS_NUM_THREADS", "1",
+        "--setenv", "LD_BIND_NOW", "1",  # for the zygote, which takes it away again
         *mounts, "--remount-ro", "/", "--chdir", "/tmp",
         "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--", real, *zygote,
     ]  # fmt: skip
@@ -212,7 +212,7 @@ def launch(
     python = python or sys.executable
     config = {
         "jailed": jailed,
-        "filters": [base64.b64encode(f).decode() for f in seccomp.programs()] if jailed else [],
+        "filters": [f.hex() for f in seccomp.programs()] if jailed else [],
         "preload": list(preload),
         "limits": (limits or Limits()).inside(),
         "paths": ["/jail/site"] if jailed else [sysconfig.get_path("purelib")],

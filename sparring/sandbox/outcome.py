@@ -96,7 +96,7 @@ def _ruling(
     if killed == "starved":
         return "void", "overloaded", "the machine gave the program no time to run", None
     size = os.fstat(files.result).st_size
-    printed = max(os.fstat(files.out).st_size, os.fstat(files.err).st_size)
+    printed = max(os.fstat(fd).st_size for fd in {files.out, files.err})
     if printed >= limits.output_bytes or size > RESULT_BYTES:
         return "fail", "output limit", f"more than {limits.output_bytes} bytes of output", None
     if killed == "memory":

@@ -38,6 +38,7 @@ class Job:
     started: float = field(default_factory=time.perf_counter)
     killed: str = ""
     pid: int = 0
+    slow: Callable[[], None] | None = None  # called when it turns out to take long
 
     def kill(self, why: str) -> None:
         if self.zygote.process.poll() is not None:
@@ -297,8 +298,9 @@ class Pool:
         files = _files(request, whole)
         feed = _memory("stdin", stdin) if stdin else self._null
         try:
-            fds = [files.request, files.result, files.out, files.err, feed]
-            job = await zygote.start(timeout_s, [*fds, peer.fileno()] if peer else fds)
+            link = peer.fileno() if peer else self._null
+            fds = [feed, files.out, files.err, files.request, files.result, link]
+            job = await zygote.start(timeout_s, fds)
             if peer:
                 peer.close()  # the jail has its own by now, and only its end counts
             announce(job)
@@ -312,19 +314,25 @@ class Pool:
 
     async def _wait(self, job: Job) -> Exit | None:
         loop = asyncio.get_running_loop()
-        deadline = loop.call_later(job.timeout_s, job.deadline)
-        slow = loop.call_later(SLOW_S, self._look, job)
+        # One timer for the many that are soon done; only the slow need a deadline as well.
+        timer = loop.call_later(min(SLOW_S, job.timeout_s), self._look, job)
         try:
             return await job.done
         except asyncio.CancelledError:
             job.zygote.tell(KILL, job.number)
             raise
         finally:
-            deadline.cancel()
-            slow.cancel()
+            timer.cancel()
             self._slow_jobs.discard(job)
 
     def _look(self, job: Job) -> None:
+        left = job.timeout_s - SLOW_S
+        if left <= 0:
+            job.deadline()
+            return
+        asyncio.get_running_loop().call_later(left, job.deadline)
+        if job.slow:
+            job.slow()
         self._slow_jobs.add(job)
         job.zygote.tell(LOOK, job.number)
         if self._patrol is None or self._patrol.done():
@@ -349,7 +357,6 @@ class _Place:
         self.pool = pool
         self.held = False
         self.slow = False
-        self.timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> _Place:
         await self.pool._fast.acquire()
@@ -357,7 +364,7 @@ class _Place:
         return self
 
     def holds(self, job: Job) -> None:
-        self.timer = asyncio.get_running_loop().call_later(SLOW_S, self._give_way)
+        job.slow = self._give_way
 
     def _give_way(self) -> None:
         if self.pool._slow < self.pool.slow_places and self.held:
@@ -371,8 +378,6 @@ class _Place:
             self.pool._fast.release()
 
     async def __aexit__(self, *error: object) -> None:
-        if self.timer:
-            self.timer.cancel()
         if self.slow:
             self.pool._slow -= 1
         self._release()

@@ -86,3 +86,15 @@ def test_only_known_names_are_reached() -> None:
         evaluate(node, [])
     with pytest.raises(AttributeError):
         answer("f().upper()", 5)
+
+
+def test_literals_are_made_once_and_never_changed() -> None:
+    found = plan_tests(
+        ("assert sorted(f()) == [-1, (2, {3: [4.5]}), {'a'}]",), "", None, frozenset()
+    )
+    test = found.checks[0].test
+    assert isinstance(test, ast.Compare) and isinstance(test.comparators[0], ast.Constant)
+    assert test.comparators[0].value == [-1, (2, {3: [4.5]}), {"a"}]
+    assert answer("f() == {(1, -2): [3]}", {(1, -2): [3]}) is True
+    with pytest.raises(TypeError):
+        answer("f() == {[1]: 2}", {})

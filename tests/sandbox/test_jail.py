@@ -66,6 +66,37 @@ def test_what_a_program_finds_around_it() -> None:
 
 
 @jail
+def test_a_program_hands_its_streams_to_its_processes_and_nothing_else() -> None:
+    count = (
+        "import os\nprint([fd for fd in range(64) if os.path.exists('/dev/null') and _open(fd)])"
+    )
+    count = (
+        "import os\ndef _open(fd):\n    try:\n        os.fstat(fd)\n        return True\n    except OSError:\n        return False\n"
+        + count
+    )
+    code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-S', '-c', {count!r}])"
+    assert run(code)[0].stdout == "[0, 1, 2]\n"
+
+
+@jail
+def test_signals_threads_and_random_work_in_a_fork_and_in_its_forks() -> None:
+    code = """
+import os, random, signal, threading
+signal.signal(signal.SIGUSR1, lambda number, frame: print('heard', flush=True))
+signal.raise_signal(signal.SIGUSR1)
+signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+for _ in range(2):
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        thread = threading.Thread(target=lambda: os.write(writer, b'%r' % random.random()))
+        thread.start(), thread.join(), signal.raise_signal(signal.SIGUSR1), os._exit(0)
+    os.wait()
+    print(float(os.read(reader, 99)) != random.random(), threading.get_native_id(), flush=True)
+"""
+    assert run(code)[0].stdout == "heard\nheard\n" + "heard\nTrue 1\n" * 2
+
+
+@jail
 def test_capabilities_are_gone() -> None:
     code = ("import ctypes, struct\nlibc = ctypes.CDLL(None)\nhead = struct.pack('=Ii', 0x20080522, 0)\n"
             "data = ctypes.create_string_buffer(24)\nlibc.capget(head, data)\nprint(data.raw.hex())")  # fmt: skip

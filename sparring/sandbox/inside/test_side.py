@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import importlib
-import linecache
 import types
 from collections import deque
 from typing import Any
@@ -52,6 +51,7 @@ class Side:
         self.own_builtins = set(dir(builtins)) - set(shadow)
         self.under_test = {entry} if entry else set()
         self.fault: dict[str, Any] | None = None  # the last thing the program raised
+        self.lines: dict[str, list[str]] = {}  # of each part of the tests, by its label
 
     # what the program may ask of the tests
 
@@ -207,7 +207,7 @@ def check(request: dict[str, Any], fd: int) -> dict[str, Any]:
         side._answer(side.link.receive(), [])
         before = side.link.asked
         for label, source in request["parts"]:
-            linecache.cache[label] = (len(source), None, source.splitlines(True), label)
+            side.lines[label] = source.splitlines()
             exec(compile(source, label, "exec", dont_inherit=True), names)
         if request["check"]:
             candidate = side.name(request["entry"])
@@ -229,8 +229,9 @@ def _failed(error: BaseException, side: Side) -> dict[str, Any]:
     trace = error.__traceback__
     while trace is not None:
         label = trace.tb_frame.f_code.co_filename
-        if label in linecache.cache and label.startswith("<"):
-            line = linecache.getline(label, trace.tb_lineno).strip()
+        lines = side.lines.get(label, [])
+        if 0 < trace.tb_lineno <= len(lines):
+            line = lines[trace.tb_lineno - 1].strip()
             where = f"{label.strip('<>')} line {trace.tb_lineno}: {line[:200]}"
         trace = trace.tb_next
     if getattr(error, "of_the_program", False) and side.fault:

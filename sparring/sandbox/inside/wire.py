@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import collections
 import datetime
-import decimal
-import fractions
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +52,7 @@ def encode(value: Any, handle: Handle = _refuse, depth: int = 0) -> Any:
             flat.append(encode(key, handle, depth + 1))
             flat.append(encode(item, handle, depth + 1))
         return flat
-    writer = WRITERS.get(kind)
+    writer = WRITERS.get(kind) or _late_writer(kind)
     if writer is not None:
         return writer(value)
     if kind is type:
@@ -75,6 +74,9 @@ def content(value: Any) -> Any:
 
 def encode_content(value: Any, depth: int = 0) -> Any:
     """Like `encode`, but a builtin's subclass is sent as the builtin it is made of."""
+    kind = type(value)
+    if value is None or kind is bool or kind is str or kind is float:
+        return value  # without the function below, which takes pages of its own
 
     def inner(item: Any) -> Any:
         bare = content(item)
@@ -116,14 +118,26 @@ WRITERS: dict[type, Callable[[Any], Any]] = {
     complex: lambda v: ["c", v.real, v.imag],
     range: lambda v: ["r", hex(v.start), hex(v.stop), hex(v.step)],
     collections.deque: lambda v: ["q", v.maxlen, *[encode_content(item, 1) for item in v]],
-    fractions.Fraction: lambda v: ["F", hex(v.numerator), hex(v.denominator)],
-    decimal.Decimal: lambda v: ["M", str(v)],
     datetime.datetime: lambda v: ["T", "datetime", v.isoformat()],
     datetime.date: lambda v: ["T", "date", v.isoformat()],
     datetime.time: lambda v: ["T", "time", v.isoformat()],
     datetime.timedelta: lambda v: ["T", "timedelta", [v.days, v.seconds, v.microseconds]],
     type(...): lambda v: ["e"],
 }
+
+
+# Their modules are large, and every fork would carry them: a value of theirs has imported them.
+LATE_WRITERS: dict[tuple[str, str], Callable[[Any], Any]] = {
+    ("fractions", "Fraction"): lambda v: ["F", hex(v.numerator), hex(v.denominator)],
+    ("decimal", "Decimal"): lambda v: ["M", str(v)],
+}
+
+
+def _late_writer(kind: type) -> Callable[[Any], Any] | None:
+    for (module, name), writer in LATE_WRITERS.items():
+        if kind is getattr(sys.modules.get(module), name, None):
+            return writer
+    return None
 
 
 def _numpy(value: Any, handle: Handle, depth: int) -> Any:
@@ -183,8 +197,16 @@ def _mapping(data: list[Any], resolve: Resolve) -> dict[Any, Any]:
     return dict(zip(hashable(flat[::2]), flat[1::2], strict=True))
 
 
-def _decimal(text: str) -> decimal.Decimal:
-    number = decimal.Decimal(text)
+def _fraction(data: list[Any], resolve: Resolve) -> Any:
+    from fractions import Fraction
+
+    return Fraction(int(data[1], 16), int(data[2], 16))
+
+
+def _decimal(data: list[Any], resolve: Resolve) -> Any:
+    import decimal
+
+    number = decimal.Decimal(data[1])
     if number.is_finite() and abs(number.adjusted()) > 10_000:
         raise WireError("an exponent that would take the reader's memory")
     return number
@@ -214,20 +236,24 @@ READERS: dict[str, Callable[[list[Any], Resolve], Any]] = {
     "c": lambda d, r: complex(d[1], d[2]),
     "r": lambda d, r: range(int(d[1], 16), int(d[2], 16), int(d[3], 16)),
     "q": lambda d, r: collections.deque(_items(d[1:], r), d[1]),
-    "F": lambda d, r: fractions.Fraction(int(d[1], 16), int(d[2], 16)),
-    "M": lambda d, r: _decimal(d[1]),
+    "F": _fraction,
+    "M": _decimal,
     "T": _time,
     "e": lambda d, r: ...,
     "y": lambda d, r: BUILTIN_TYPES[d[1]],
 }
 
 
-_write = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_parts: Any = json.JSONEncoder(separators=(",", ":"), check_circular=False).iterencode
+if make := getattr(json.encoder, "c_make_encoder", None):
+    # The writer in C that `encode` would make anew for every value, with the same settings.
+    refuse, quote = json.JSONEncoder().default, json.encoder.encode_basestring_ascii
+    _parts = make(None, refuse, quote, None, ":", ",", False, False, True)
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 def dump(data: Any) -> bytes:
-    return _write(data).encode()
+    return "".join(_parts(data, 0)).encode()
 
 
 def load_own(raw: bytes) -> Any:

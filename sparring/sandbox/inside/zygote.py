@@ -6,23 +6,32 @@ that a later fork could find in its memory.
 
 from __future__ import annotations
 
-import base64
+import _socket
 import ctypes
-import fcntl
+import errno
 import gc
-import importlib
-import json
 import os
 import resource
 import select
-import signal
-import socket
 import struct
-import sys
 from contextlib import suppress
+from os import (
+    SEEK_END,
+    _exit,
+    close,
+    closerange,
+    lseek,
+    pidfd_open,
+    pread,
+    pwrite,
+    set_inheritable,
+    setsid,
+    wait4,
+)  # fmt: skip
+from sys import modules
 from typing import Any
 
-from . import runner, wire
+from . import heap, runner, wire
 from .protocol import EXIT, HEAD, KILL, LOOK, READY, START, TAIL
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -37,10 +46,30 @@ SLOTS = range(6)  # what a fork starts with: the three streams, 3 request, 4 res
 M_ARENA_MAX = -8
 CAPABILITY_VERSION_3 = 0x20080522
 REQUEST = SLOTS[3]
+PLACES = struct.pack(f"={len(SLOTS)}i", *SLOTS)
 FDS = list(SLOTS[3:])
 SETRLIMIT = resource.setrlimit
 RLIMIT_NPROC, RLIMIT_CPU = resource.RLIMIT_NPROC, resource.RLIMIT_CPU
+SIGKILL = 9
 LOCKED = b"L"  # from here on a failure is the program's own
+
+
+def _fork() -> int:
+    """Python's fork, answering as libc's does."""
+    try:
+        return os.fork()
+    except OSError as failure:
+        ctypes.set_errno(failure.errno or 0)
+        return -1
+
+
+# libc's bare fork, where it has one. Python's own calls handlers that mend locks and threads and
+# seed random anew: a dozen pages to copy, and nothing to do in a zygote that has none of these.
+FORK = (
+    _fork
+    if {"threading", "random"} & modules.keys()
+    else getattr(ctypes.PyDLL(None, use_errno=True), "_Fork", _fork)
+)
 
 
 def _check(result: int, what: str) -> None:
@@ -49,31 +78,24 @@ def _check(result: int, what: str) -> None:
         raise OSError(error, f"{what}: {os.strerror(error)}")
 
 
-def main() -> None:
+def main(config: dict[str, Any]) -> None:
     """Fork a child for every START until the other end of the control socket closes."""
-    config = json.loads(sys.argv[1])
-    sys.path[:] = [p for p in sys.path[1:] if p] + config["paths"]
-    for name in config["preload"]:
-        importlib.import_module(name)
     runner.rehearse()
     LIBC.mallopt(M_ARENA_MAX, 2)  # each arena takes 64 MB of a program's address space
-    control = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, HIGH))
-    config["null"] = fcntl.fcntl(os.open("/dev/null", os.O_RDWR), fcntl.F_DUPFD_CLOEXEC, HIGH)
-    filters = [Filter(base64.b64decode(text)) for text in config["filters"]]
+    control = _socket.socket(fileno=os.dup2(0, HIGH, inheritable=False))
+    filters = [Filter(bytes.fromhex(text)) for text in config["filters"]]
     if filters:
         config["late"] = filters[1]
         _check(PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
         _check(PRCTL(PR_SET_SECCOMP, 2, filters[0].array, 0, 0), "seccomp")
-    config["own"] = fcntl.fcntl(os.pidfd_open(os.getpid()), fcntl.F_DUPFD_CLOEXEC, HIGH)
-    os.closerange(3, HIGH)
-    for slot in SLOTS:
-        os.dup2(config["null"], slot)
+    config["own"] = os.dup2(pidfd_open(os.getpid()), HIGH + 1, inheritable=False)
     limit(config["limits"])
     if config["jailed"]:
         _try_out(config)
-    del sys.argv[1:]
     gc.collect()
+    heap.plug()
     gc.freeze()
+    closerange(0, HIGH)
     control.send(HEAD.pack(READY, 0))
     _serve(control, config)
 
@@ -86,95 +108,96 @@ def _try_out(config: dict[str, Any]) -> None:
         try:
             _own_world(True)
             _lock(config)
-            os._exit(0)
+            _exit(0)
         except BaseException as failure:
             os.write(2, repr(failure).encode())
-            os._exit(71)
+            _exit(71)
     _check(SETNS(config["own"], NEWPID), "setns")
     if os.waitpid(pid, 0)[1]:
         raise SystemExit("a fork could not be locked down")
 
 
-def _serve(control: socket.socket, config: dict[str, Any]) -> None:
-    poll = select.poll()
-    poll.register(control, select.POLLIN)
+def _serve(control: _socket.socket, config: dict[str, Any]) -> None:
+    """The loop touches as little as it can: every fork makes each page it writes to dear again."""
+    poll, recv = select.poll(), control.recvmsg
+    own, room = control.fileno(), _socket.CMSG_SPACE(len(PLACES))
+    poll.register(own, select.POLLIN)
     pids: dict[int, tuple[int, int]] = {}  # pidfd -> (job, pid)
     jobs: dict[int, int] = {}  # job -> pidfd
     while True:
         for fd, _ in poll.poll():
-            if fd != control.fileno():
+            if fd != own:
                 poll.unregister(fd)
                 job, pid = pids.pop(fd)
                 del jobs[job]
-                os.close(fd)
+                close(fd)
                 _reap(control, job, pid)
                 continue
-            message, fds, _, _ = socket.recv_fds(control, HEAD.size, 8)
+            message, handed, _, _ = recv(HEAD.size, room, _socket.MSG_CMSG_CLOEXEC)
             if not message:
-                os._exit(0)
+                _exit(0)
             what, job = HEAD.unpack(message)
             if what == START:
-                pid = _start(control, job, fds, config)
+                pid, pidfd = _start(control, job, handed, config)
                 if pid:
-                    jobs[job] = pidfd = os.pidfd_open(pid)
+                    jobs[job] = pidfd
                     pids[pidfd] = (job, pid)
                     poll.register(pidfd, select.POLLIN)
             elif job in jobs and what == KILL:
                 _kill(pids[jobs[job]][1], config["jailed"])
             elif job in jobs and what == LOOK:
-                socket.send_fds(control, [HEAD.pack(LOOK, job)], [jobs[job]])
+                rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", jobs[job]))
+                control.sendmsg([HEAD.pack(LOOK, job)], [rights])
 
 
-def _start(control: socket.socket, job: int, fds: list[int], config: dict[str, Any]) -> int:
-    pid, error = 0, 0
-    try:
-        if config["jailed"]:
-            _check(UNSHARE(NEWPID), "unshare")
-        _lay_out(fds, config["null"])
-        try:
-            pid = os.fork()
-        finally:
-            if config["jailed"] and os.getpid() != 1:
-                _check(SETNS(config["own"], NEWPID), "setns")
+def _start(
+    control: _socket.socket, job: int, handed: list[Any], config: dict[str, Any]
+) -> tuple[int, int]:
+    """What was handed over lies in the slots already: the kernel takes the lowest free numbers,
+    and those are the slots, for they are empty but for the time of this function."""
+    pid = pidfd = error = 0
+    jailed = config["jailed"]
+    if not handed or handed[0][2] != PLACES:
+        error = errno.EBADF
+    elif jailed and UNSHARE(NEWPID):
+        error = ctypes.get_errno() or -1
+    else:
+        pid = FORK()
         if pid == 0:
             _child(config)
-    except OSError as failure:
-        error = failure.errno or -1
-    _lay_out([], config["null"])
-    for fd in fds:
-        os.close(fd)
+        if pid < 0:
+            pid, error = 0, ctypes.get_errno() or -1
+        else:
+            pidfd = pidfd_open(pid)  # before the slots are free, so that it takes none of them
+        if jailed:
+            _check(SETNS(config["own"], NEWPID), "setns")
+    closerange(0, len(SLOTS))
     if error:
         control.send(TAIL.pack(EXIT, job, 0, error, 0, 0.0))
-    return pid
+    return pid, pidfd
 
 
 def _kill(pid: int, jailed: bool) -> None:
     if not jailed:
         with suppress(OSError):
-            os.killpg(pid, signal.SIGKILL)
-    os.kill(pid, signal.SIGKILL)
+            os.killpg(pid, SIGKILL)
+    os.kill(pid, SIGKILL)
 
 
-def _reap(control: socket.socket, job: int, pid: int) -> None:
-    _, status, used = os.wait4(pid, 0)
+def _reap(control: _socket.socket, job: int, pid: int) -> None:
+    _, status, used = wait4(pid, 0)
     cpu = used.ru_utime + used.ru_stime
     control.send(TAIL.pack(EXIT, job, status, 0, used.ru_maxrss, cpu))
-
-
-def _lay_out(fds: list[int], null: int) -> None:
-    """Put what a fork is to have where it will look for it; with nothing, take it all away."""
-    request, result, out, err, stdin, *peer = fds or [null] * 6
-    wanted = (stdin, out, err, request, result, *(peer or [null]))
-    for slot, fd in zip(SLOTS, wanted, strict=True):
-        os.dup2(fd, slot, inheritable=slot < 3)
 
 
 def _child(config: dict[str, Any]) -> None:
     """Never returns. Whatever goes wrong before LOCKED is the jail's fault, not the program's."""
     try:
-        os.closerange(len(SLOTS), 1024)
-        os.setsid()
-        request = wire.load_own(os.pread(REQUEST, os.lseek(REQUEST, 0, os.SEEK_END), 1))
+        closerange(len(SLOTS), 1024)
+        for stream in SLOTS[:3]:
+            set_inheritable(stream, True)
+        setsid()
+        request = wire.load_own(pread(REQUEST, lseek(REQUEST, 0, SEEK_END), 1))
         if config["jailed"]:
             _own_world(request["files"])
             most = config["limits"]["processes"]  # outside a jail it would count all of the user's
@@ -184,10 +207,10 @@ def _child(config: dict[str, Any]) -> None:
             _lock(config)
     except BaseException as failure:
         os.write(2, repr(failure).encode())
-        os._exit(71)
-    os.pwrite(REQUEST, LOCKED, 0)
+        _exit(71)
+    pwrite(REQUEST, LOCKED, 0)
     runner.run(request, FDS)
-    os._exit(0)
+    _exit(0)
 
 
 def _own_world(files: bool) -> None:
