@@ -222,6 +222,9 @@ class Pool:
     async def _zygote(self, hash_seed: int) -> Zygote:
         self._turn += 1
         key = (hash_seed, self._turn % (self.width if hash_seed == 0 else 1))
+        ready = self._zygotes.get(key)
+        if ready is not None and ready.alive:
+            return ready
         async with self._starting.setdefault(key, asyncio.Lock()):
             zygote = self._zygotes.get(key)
             if zygote is None or not zygote.alive:
@@ -247,7 +250,7 @@ class Pool:
         whole: bool = False,
     ) -> Execution:
         """Run one request to its end. Waits for a free place first; that wait is not counted."""
-        async with self._place() as place:
+        async with _Place(self) as place:
             for _ in range(2):
                 done = await self._run(
                     request, timeout_s, stdin, hash_seed, whole, announce=place.holds
@@ -262,7 +265,7 @@ class Pool:
         """A program and the tests that call it, in two jails with a link between them."""
         left, right = socket.socketpair()
         under_way: list[Job] = []
-        async with self._place() as place:
+        async with _Place(self) as place:
             serving = asyncio.ensure_future(
                 self._run(program, timeout_s, peer=left, announce=under_way.append)
             )
@@ -274,9 +277,6 @@ class Pool:
                 if not under_way:
                     serving.cancel()
             return await serving, checked
-
-    def _place(self) -> _Place:
-        return _Place(self)
 
     async def _run(
         self,

@@ -29,7 +29,7 @@ from os import (
     wait4,
 )  # fmt: skip
 from sys import modules
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import heap, runner, wire
 from .protocol import EXIT, HEAD, KILL, LOOK, READY, START, TAIL
@@ -44,7 +44,8 @@ PRCTL, CAPSET, UNSHARE, SETNS, MOUNT = (
 HIGH = 64  # the zygote's own descriptors lie above this
 SLOTS = range(6)  # what a fork starts with: the three streams, 3 request, 4 result, 5 a peer
 M_ARENA_MAX = -8
-CAPABILITY_VERSION_3 = 0x20080522
+CAPABILITIES, NONE = struct.pack("=Ii", 0x20080522, 0), bytes(24)  # version 3, of oneself
+KEPT: list[Any] = []  # what the kernel is told the address of
 REQUEST = SLOTS[3]
 PLACES = struct.pack(f"={len(SLOTS)}i", *SLOTS)
 FDS = list(SLOTS[3:])
@@ -78,46 +79,55 @@ def _check(result: int, what: str) -> None:
         raise OSError(error, f"{what}: {os.strerror(error)}")
 
 
+class Jail(NamedTuple):
+    """What the loop and its forks need to know, in one place: a look elsewhere is a page more."""
+
+    jailed: bool
+    own: int  # a descriptor of the zygote itself, to come back to its namespace
+    most: tuple[int, int]  # processes
+    late: bytes  # the filter of forks
+
+
 def main(config: dict[str, Any]) -> None:
     """Fork a child for every START until the other end of the control socket closes."""
     runner.rehearse()
     LIBC.mallopt(M_ARENA_MAX, 2)  # each arena takes 64 MB of a program's address space
     control = _socket.socket(fileno=os.dup2(0, HIGH, inheritable=False))
-    filters = [Filter(bytes.fromhex(text)) for text in config["filters"]]
+    own = os.dup2(pidfd_open(os.getpid()), HIGH + 1, inheritable=False)
+    filters = [_laid_out(bytes.fromhex(text)) for text in config["filters"]]
     if filters:
-        config["late"] = filters[1]
         _check(PRCTL(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
-        _check(PRCTL(PR_SET_SECCOMP, 2, filters[0].array, 0, 0), "seccomp")
-    config["own"] = os.dup2(pidfd_open(os.getpid()), HIGH + 1, inheritable=False)
-    limit(config["limits"])
-    if config["jailed"]:
-        _try_out(config)
+        _check(PRCTL(PR_SET_SECCOMP, 2, filters[0], 0, 0), "seccomp")
+    most = limit(config["limits"])
+    jail = Jail(config["jailed"], own, (most, most), filters[1] if filters else b"")
+    if jail.jailed:
+        _try_out(jail)
     gc.collect()
     heap.plug()
     gc.freeze()
     closerange(0, HIGH)
     control.send(HEAD.pack(READY, 0))
-    _serve(control, config)
+    _serve(control, jail)
 
 
-def _try_out(config: dict[str, Any]) -> None:
+def _try_out(jail: Jail) -> None:
     """Lock one fork down before saying READY: a jail that cannot is no jail, and says so now."""
     _check(UNSHARE(NEWPID), "unshare")
     pid = os.fork()
     if pid == 0:
         try:
             _own_world(True)
-            _lock(config)
+            _lock(jail.late)
             _exit(0)
         except BaseException as failure:
             os.write(2, repr(failure).encode())
             _exit(71)
-    _check(SETNS(config["own"], NEWPID), "setns")
+    _check(SETNS(jail.own, NEWPID), "setns")
     if os.waitpid(pid, 0)[1]:
         raise SystemExit("a fork could not be locked down")
 
 
-def _serve(control: _socket.socket, config: dict[str, Any]) -> None:
+def _serve(control: _socket.socket, jail: Jail) -> None:
     """The loop touches as little as it can: every fork makes each page it writes to dear again."""
     poll, recv = select.poll(), control.recvmsg
     own, room = control.fileno(), _socket.CMSG_SPACE(len(PLACES))
@@ -138,25 +148,23 @@ def _serve(control: _socket.socket, config: dict[str, Any]) -> None:
                 _exit(0)
             what, job = HEAD.unpack(message)
             if what == START:
-                pid, pidfd = _start(control, job, handed, config)
+                pid, pidfd = _start(control, job, handed, jail)
                 if pid:
                     jobs[job] = pidfd
                     pids[pidfd] = (job, pid)
                     poll.register(pidfd, select.POLLIN)
             elif job in jobs and what == KILL:
-                _kill(pids[jobs[job]][1], config["jailed"])
+                _kill(pids[jobs[job]][1], jail.jailed)
             elif job in jobs and what == LOOK:
                 rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", jobs[job]))
                 control.sendmsg([HEAD.pack(LOOK, job)], [rights])
 
 
-def _start(
-    control: _socket.socket, job: int, handed: list[Any], config: dict[str, Any]
-) -> tuple[int, int]:
+def _start(control: _socket.socket, job: int, handed: list[Any], jail: Jail) -> tuple[int, int]:
     """What was handed over lies in the slots already: the kernel takes the lowest free numbers,
     and those are the slots, for they are empty but for the time of this function."""
     pid = pidfd = error = 0
-    jailed = config["jailed"]
+    jailed, own, _, _ = jail
     if not handed or handed[0][2] != PLACES:
         error = errno.EBADF
     elif jailed and UNSHARE(NEWPID):
@@ -164,13 +172,13 @@ def _start(
     else:
         pid = FORK()
         if pid == 0:
-            _child(config)
+            _child(jail)
         if pid < 0:
             pid, error = 0, ctypes.get_errno() or -1
         else:
             pidfd = pidfd_open(pid)  # before the slots are free, so that it takes none of them
         if jailed:
-            _check(SETNS(config["own"], NEWPID), "setns")
+            _check(SETNS(own, NEWPID), "setns")
     closerange(0, len(SLOTS))
     if error:
         control.send(TAIL.pack(EXIT, job, 0, error, 0, 0.0))
@@ -190,21 +198,21 @@ def _reap(control: _socket.socket, job: int, pid: int) -> None:
     control.send(TAIL.pack(EXIT, job, status, 0, used.ru_maxrss, cpu))
 
 
-def _child(config: dict[str, Any]) -> None:
+def _child(jail: Jail) -> None:
     """Never returns. Whatever goes wrong before LOCKED is the jail's fault, not the program's."""
+    jailed, _, most, late = jail
     try:
         closerange(len(SLOTS), 1024)
         for stream in SLOTS[:3]:
             set_inheritable(stream, True)
         setsid()
         request = wire.load_own(pread(REQUEST, lseek(REQUEST, 0, SEEK_END), 1))
-        if config["jailed"]:
+        if jailed:
             _own_world(request["files"])
-            most = config["limits"]["processes"]  # outside a jail it would count all of the user's
-            SETRLIMIT(RLIMIT_NPROC, (most, most))
+            SETRLIMIT(RLIMIT_NPROC, most)  # outside a jail it would count all of the user's
         SETRLIMIT(RLIMIT_CPU, (request["cpu_s"], request["cpu_s"]))
-        if config["jailed"]:
-            _lock(config)
+        if jailed:
+            _lock(late)
     except BaseException as failure:
         os.write(2, repr(failure).encode())
         _exit(71)
@@ -224,15 +232,14 @@ def _own_world(files: bool) -> None:
     _check(UNSHARE(NEWUSER), "unshare user")
 
 
-def _lock(config: dict[str, Any]) -> None:
+def _lock(late: bytes) -> None:
     """No capabilities, and the filter over what the zygote's own left open."""
-    late = config["late"]
-    _check(CAPSET(late.header, late.none), "capset")
-    _check(PRCTL(PR_SET_SECCOMP, 2, late.array, 0, 0), "seccomp")
+    _check(CAPSET(CAPABILITIES, NONE), "capset")
+    _check(PRCTL(PR_SET_SECCOMP, 2, late, 0, 0), "seccomp")
 
 
-def limit(limits: dict[str, int]) -> None:
-    """What all forks have in common, set once, before them."""
+def limit(limits: dict[str, int]) -> int:
+    """What all forks have in common, set once, before them; how many processes each may have."""
     wanted = {
         resource.RLIMIT_AS: limits["memory"],
         resource.RLIMIT_NOFILE: limits["files"],
@@ -248,15 +255,12 @@ def limit(limits: dict[str, int]) -> None:
         value = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(what, (value, value))
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    if hard != resource.RLIM_INFINITY:
-        limits["processes"] = min(limits["processes"], hard)
+    most = limits["processes"]
+    return most if hard == resource.RLIM_INFINITY else min(most, hard)
 
 
-class Filter:
+def _laid_out(program: bytes) -> bytes:
     """The filter in the form the kernel takes, laid out once, before any fork."""
-
-    def __init__(self, program: bytes) -> None:
-        self.steps = ctypes.create_string_buffer(program, len(program))
-        self.array = struct.pack("@HxxxxxxP", len(program) // 8, ctypes.addressof(self.steps))
-        self.header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
-        self.none = bytes(24)
+    steps = ctypes.create_string_buffer(program, len(program))
+    KEPT.append(steps)
+    return struct.pack("@HxxxxxxP", len(program) // 8, ctypes.addressof(steps))
