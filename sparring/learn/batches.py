@@ -2,7 +2,7 @@
 
 Games repeat themselves: many samples share everything but their last token, and that token is
 never read, only scored. So a batch holds each distinct sequence once and a flat list of the
-tokens to score. Shapes: R distinct rows, T places, N tokens to score.
+tokens to score. Shapes: R distinct rows, T places, L tokens, N tokens to score.
 
 There is no attention mask: rows are padded on the right and attention looks left, so no place that
 is scored sees a pad; and without a mask the fastest attention can be had.
@@ -10,9 +10,12 @@ is scored sees a pad; and without a mask the fastest attention can be had.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,6 +38,7 @@ class Batch:
     sample_N: Tensor  # which sample the token belongs to
     value_N: Tensor  # the critic's as sampled, and the return to learn; 0 without a critic
     return_N: Tensor
+    samples: int
 
 
 def seen(sample: Sample) -> Key:
@@ -44,38 +48,46 @@ def seen(sample: Sample) -> Key:
 
 def collate(samples: Sequence[Sample], pad: int, device: torch.device | str) -> Batch:
     rows = {key: i for i, key in enumerate(dict.fromkeys(map(seen, samples)))}
-    width = max(map(len, rows))
-    tokens: list[tuple[float, ...]] = [
-        (
-            *(rows[seen(s)], t - 1, s.ids[t], s.advantages[t], s.logprobs[t], s.temperature, i),
-            *((s.values[t], s.returns[t]) if s.returns else (0.0, 0.0)),
-        )
-        for i, s in enumerate(samples)
-        for t in range(1, len(s.ids))
-        if s.mask[t]
-    ]
-    row, place, target, advantage, logprob, temperature, sample, value, gain = zip(
-        *tokens, strict=True
-    )
+    ids_RT = np.full((len(rows), max(map(len, rows))), pad, dtype=np.int64)
+    for i, key in enumerate(rows):
+        ids_RT[i, : len(key)] = key
+    lengths = [len(s.ids) for s in samples]
+    sample_L = np.repeat(np.arange(len(samples)), lengths)
+    place_L = np.arange(sum(lengths)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    row_L = np.array([rows[seen(s)] for s in samples])[sample_L]
+    learned_L = _flat((s.mask for s in samples), np.bool_) & (place_L > 0)
 
-    def whole(values: Sequence[object]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=device)
+    def real(lists: Iterable[Sequence[float]]) -> Tensor:
+        return _send(_flat(lists, np.float32)[learned_L], device)
 
-    def real(values: Sequence[object]) -> Tensor:
-        return torch.tensor(values, dtype=torch.float32, device=device)
+    def judged(lists: Iterable[Sequence[float]]) -> Tensor:
+        return real(x if x else [0.0] * n for x, n in zip(lists, lengths, strict=True))
 
     return Batch(
-        ids_RT=whole([[*key, *[pad] * (width - len(key))] for key in rows]),
-        row_N=whole(row),
-        place_N=whole(place),
-        target_N=whole(target),
-        advantage_N=real(advantage),
-        logprob_N=real(logprob),
-        temperature_N=real(temperature),
-        sample_N=whole(sample),
-        value_N=real(value),
-        return_N=real(gain),
+        ids_RT=_send(ids_RT, device),
+        row_N=_send(row_L[learned_L], device),
+        place_N=_send(place_L[learned_L] - 1, device),
+        target_N=_send(_flat((s.ids for s in samples), np.int64)[learned_L], device),
+        advantage_N=real(s.advantages for s in samples),
+        logprob_N=real(s.logprobs for s in samples),
+        temperature_N=real([s.temperature] * len(s.ids) for s in samples),
+        sample_N=_send(sample_L[learned_L], device),
+        value_N=judged(s.values if s.returns else [] for s in samples),
+        return_N=judged(s.returns for s in samples),
+        samples=len(samples),
     )
+
+
+def _flat(lists: Iterable[Sequence[float]], dtype: Any) -> np.ndarray:
+    return np.fromiter(chain.from_iterable(lists), dtype)
+
+
+def _send(array: np.ndarray, device: torch.device | str) -> Tensor:
+    """To the device, without waiting for what it is busy with."""
+    tensor = torch.from_numpy(array)
+    if torch.device(device).type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def members(lesson: Lesson) -> tuple[Sample, ...]:

@@ -18,89 +18,18 @@ from sparring.learn.canary import check_canary
 from sparring.learn.critic import Critic
 from sparring.learn.losses import Totals, chunked_logprobs
 from sparring.learn.objectives import (
+    Found,
     likelihood_objective,
     policy_objective,
     preference_objective,
+    sums_of,
 )
 from sparring.learn.policies import REFERENCE as REFERENCE
+from sparring.learn.optimizer import Optimizer, make_masters
 from sparring.learn.policies import Policies
 from sparring.learn.world import World
 from sparring.run.config import LearnConfig
 from sparring.types import BASE, Lesson, Sample, derive
-
-
-class Optimizer:
-    """AdamW over float32 masters, for weights of any dtype."""
-
-    def __init__(self, parameters: dict[str, Any], config: LearnConfig) -> None:
-        self.parameters = parameters
-        self.masters = _masters(parameters)
-        self.adam = torch.optim.AdamW(
-            list(self.masters.values()),
-            lr=config.lr,
-            betas=config.betas,
-            weight_decay=config.weight_decay,
-        )
-
-    def forget(self) -> None:
-        """Drop gradients, such as those of a step that was refused."""
-        for p in self.parameters.values():
-            p.grad = None
-
-    def step(self, lr: float, max_norm: float) -> float:
-        """One step; the norm of its gradient. A step whose norm is not finite is not taken."""
-        for group in self.adam.param_groups:
-            group["lr"] = lr
-        for name, p in self.parameters.items():
-            if self.masters[name] is not p:
-                self.masters[name].grad = None if p.grad is None else p.grad.float()
-        norm = self.clip(max_norm)
-        if torch.isfinite(norm):
-            self.adam.step()
-        for name, p in self.parameters.items():
-            p.grad = None
-            if self.masters[name] is not p:
-                with torch.no_grad():
-                    p.copy_(self.masters[name])
-        return float(norm)
-
-    def clip(self, max_norm: float) -> Tensor:
-        return torch.nn.utils.clip_grad_norm_(list(self.masters.values()), max_norm)
-
-    def state(self) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
-        for name, master in self.masters.items():
-            if master is not self.parameters[name]:
-                found[f"{name}/master"] = master
-            for key, value in self.adam.state.get(master, {}).items():
-                found[f"{name}/{key}"] = value
-        return found
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        slots: dict[str, dict[str, Tensor]] = defaultdict(dict)
-        for key, value in state.items():
-            name, slot = key.rsplit("/", 1)
-            slots[name][slot] = value
-        self.adam.state.clear()
-        for name, master in self.masters.items():
-            own = slots.get(name, {})
-            if "master" in own:
-                with torch.no_grad():
-                    master.copy_(own.pop("master"))
-            if own:
-                self.adam.state[master] = {
-                    k: v.clone() if k == "step" else v.to(master.device).clone()
-                    for k, v in own.items()
-                }
-
-
-def _masters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Float32 copies to move, so that small steps are not rounded away; or the weights themselves,
-    where they are float32."""
-    return {
-        name: p if p.dtype == torch.float32 else p.detach().float().clone()
-        for name, p in parameters.items()
-    }
 
 
 class Learner:
@@ -139,7 +68,7 @@ class Learner:
             if moving:
                 if self.reference(name) not in policies.names():
                     policies.add(self.reference(name), name)
-                self.magnets[name] = _masters(policies.parameters(self.reference(name)))
+                self.magnets[name] = make_masters(policies.parameters(self.reference(name)))
 
     def reference(self, name: str) -> str:
         return f"{REFERENCE}_{name}" if self.config.reference == "moving" else BASE
@@ -274,7 +203,7 @@ class Learner:
             micro_batches=len(micro_batches),
             max_tokens=self.max_tokens,
         )
-        sums: dict[str, float] = defaultdict(float)
+        found: list[tuple[dict[str, Tensor], float]] = []
         pad = self.policies.tokenizer.pad_token_id
         self.optimizers[name].forget()
         if name in self.critics:
@@ -282,16 +211,15 @@ class Learner:
         for micro, counts in self.world.share(micro_batches):
             samples = [sample for lesson in micro for sample in members(lesson)]
             batch = collate(samples, pad, self.policies.device)
-            loss, found = self._loss(name, batch, totals)
+            loss, stats = self._loss(name, batch, totals)
             (loss * counts).backward()
-            for key, value in found.items():
-                sums[key] += value * counts
+            found.append((stats, counts))
         self.world.add_up(self.optimizers[name].parameters.values())
         if name in self.critics:
             self.world.add_up(self.critic_optimizers[name].parameters.values())
-        return self.world.add_up_numbers(dict(sums), self.policies.device)
+        return self.world.add_up_numbers(sums_of(found), self.policies.device)
 
-    def _loss(self, name: str, batch: Batch, totals: Totals) -> tuple[Tensor, dict[str, float]]:
+    def _loss(self, name: str, batch: Batch, totals: Totals) -> Found:
         config = self.config
         if self.supervised:
             with self.policies.fitting(name) as model:

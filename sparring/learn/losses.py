@@ -60,7 +60,8 @@ def token_weights(sample_N: Tensor, kind: Aggregation, totals: Totals) -> Tensor
     `sample_N` says which sample each token belongs to."""
     ones = torch.ones_like(sample_N, dtype=torch.float32)
     if kind == "grpo":
-        lengths = torch.bincount(sample_N)[sample_N]
+        # At most as many samples as tokens; a count of them would make the host wait.
+        lengths = torch.zeros_like(ones).index_add(0, sample_N, ones)[sample_N]
         return ones / lengths / totals.sequences
     if kind == "bnpo":
         return ones / len(sample_N) / totals.micro_batches

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from sparring.learn.learner import Optimizer
+from sparring.learn.optimizer import Optimizer
 from sparring.learn.policies import FullPolicies, LoraPolicies, Policies
-from sparring.run.config import LearnConfig
 
 
 def shard(policies: Policies) -> None:
@@ -52,10 +51,7 @@ def like(tensor: Tensor, own: Tensor) -> Tensor:
 class ShardedOptimizer(Optimizer):
     """Steps on parts; saves and loads the whole."""
 
-    def __init__(self, parameters: dict[str, Any], config: LearnConfig) -> None:
-        super().__init__(parameters, config)
-        for group in self.adam.param_groups:
-            group["foreach"] = False  # one kernel for all cannot take parts and wholes together
+    together = False  # one kernel for all cannot take parts and wholes
 
     def clip(self, max_norm: float) -> Tensor:
         """As torch clips, over parts and wholes: the squares of parts are summed over processes."""

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from sparring.learn.batches import collate
-from sparring.learn.learner import CanaryError, Learner, Optimizer
+from sparring.learn.learner import CanaryError, Learner
+from sparring.learn.optimizer import Optimizer
 from sparring.run.config import LearnConfig
 
 

@@ -34,7 +34,7 @@ def test_likelihood_is_the_weighted_mean_of_negative_logprobs():
     totals = Totals(sequences=2, tokens=3)
     loss, stats = likelihood_objective(logprobs, batch, totals, LearnConfig())
     assert float(loss) == pytest.approx((1 + 2 + 3 * 4) / 3)
-    assert stats["nats_per_token"] == pytest.approx(7 / 3)
+    assert float(stats["nats_per_token"]) == pytest.approx(7 / 3)
     by_sample, _ = likelihood_objective(logprobs, batch, totals, LearnConfig(aggregation="grpo"))
     assert float(by_sample) == pytest.approx((3 / 2 + 12) / 2)
 

@@ -1,0 +1,107 @@
+"""AdamW over float32 masters: what a step of the learner does once the gradients are there. The
+work over all weights is done by few kernels, for a small model has hundreds of tensors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sparring.run.config import LearnConfig
+
+
+class Optimizer:
+    """AdamW over float32 masters, for weights of any dtype."""
+
+    together = True  # whether one kernel may take all weights at once
+
+    def __init__(self, parameters: dict[str, Any], config: LearnConfig) -> None:
+        self.parameters = parameters
+        self.masters = make_masters(parameters)
+        self.fused = self.together and all(m.is_cuda for m in self.masters.values())
+        self.adam = torch.optim.AdamW(
+            list(self.masters.values()),
+            lr=config.lr,
+            betas=config.betas,
+            weight_decay=config.weight_decay,
+            foreach=None if self.together else False,
+            fused=self.fused or None,
+        )
+
+    def forget(self) -> None:
+        """Drop gradients, such as those of a step that was refused."""
+        for p in self.parameters.values():
+            p.grad = None
+
+    def step(self, lr: float, max_norm: float) -> float:
+        """One step; the norm of its gradient. A step whose norm is not finite is not taken."""
+        for group in self.adam.param_groups:
+            group["lr"] = lr
+        rounded = [(p, self.masters[n]) for n, p in self.parameters.items()]
+        rounded = [(p, master) for p, master in rounded if master is not p]
+        self._take_gradients(rounded)
+        norm = float(self.clip(max_norm))
+        if norm < float("inf"):  # which a norm that is no number is not, either
+            self.adam.step()
+        self.forget()
+        for _, master in rounded:
+            master.grad = None  # as large as the master, and of no use until the next step
+        self._copy([p for p, _ in rounded], [master for _, master in rounded])
+        return norm
+
+    def clip(self, max_norm: float) -> Tensor:
+        return torch.nn.utils.clip_grad_norm_(list(self.masters.values()), max_norm)
+
+    def _take_gradients(self, rounded: list[tuple[Any, Any]]) -> None:
+        """The gradients of rounded weights, in float32, for their masters."""
+        given = [(p, master) for p, master in rounded if p.grad is not None]
+        for p, master in given:
+            master.grad = torch.empty_like(master)
+        self._copy([master.grad for _, master in given], [p.grad for p, _ in given])
+
+    @torch.no_grad()
+    def _copy(self, to: list[Tensor], given: list[Tensor]) -> None:
+        if self.together and to:
+            torch._foreach_copy_(to, given)
+            return
+        for one, other in zip(to, given, strict=True):
+            one.copy_(other)
+
+    def state(self) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        for name, master in self.masters.items():
+            if master is not self.parameters[name]:
+                found[f"{name}/master"] = master
+            for key, value in self.adam.state.get(master, {}).items():
+                found[f"{name}/{key}"] = value
+        return found
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        slots: dict[str, dict[str, Tensor]] = defaultdict(dict)
+        for key, value in state.items():
+            name, slot = key.rsplit("/", 1)
+            slots[name][slot] = value
+        self.adam.state.clear()
+        for name, master in self.masters.items():
+            own = slots.get(name, {})
+            if "master" in own:
+                with torch.no_grad():
+                    master.copy_(own.pop("master"))
+            if own:
+                # AdamW counts its steps on the CPU, unless one kernel does all of the step.
+                counted = master.device if self.fused else torch.device("cpu")
+                self.adam.state[master] = {
+                    k: v.to(counted if k == "step" else master.device).clone()
+                    for k, v in own.items()
+                }
+
+
+def make_masters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Float32 copies to move, so that small steps are not rounded away; or the weights themselves,
+    where they are float32."""
+    return {
+        name: p if p.dtype == torch.float32 else p.detach().float().clone()
+        for name, p in parameters.items()
+    }
