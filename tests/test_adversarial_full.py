@@ -1,14 +1,16 @@
-"""The adversary with whole weights: two models that have nothing in common but where they began."""
+"""The adversary with a model of its own in each seat: two of one make, and two of unlike ones."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from lives import sparring
+from lives import facts, sparring
+from narrow import make_narrow
 from safetensors.torch import load_file
 
 from sparring.evaluate.crossplay import crossplay
@@ -18,7 +20,9 @@ from sparring.learn.policies import FullPolicies
 from sparring.run.config import load_recipe
 from sparring.run.rundir import RunDir, read_lines
 from sparring.sandbox import probe
+from sparring.solve import load_solver, one_problem
 from sparring.train import train
+from sparring.types import Sampling
 
 pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 SEATS = ("generator", "discriminator")
@@ -77,3 +81,32 @@ def test_the_two_models_meet_in_the_arena(played: Path, tmp_path: Path) -> None:
     life = sparring("arena", *words, "--game", "kuhn", "--games", 4, "--json", cwd=tmp_path)
     assert life.code == 0, life.err
     assert json.loads(life.out)["games"] == 4
+
+
+def test_models_of_unlike_shape_learn_against_each_other(tmp_path: Path) -> None:
+    narrow, run = make_narrow(tmp_path / "narrow"), tmp_path / "run"
+    how = [*HOW[1:], "learn.weights=lora", f"bases.discriminator={narrow}"]
+    train(load_recipe("adversarial", how, smoke=True), run)
+    sizes = {}
+    for seat in SEATS:
+        folder = run / "checkpoints" / "step_000006"
+        sizes[seat] = load_file(folder / f"{seat}.critic.safetensors")["weight"].shape[0]
+        lines = list(read_lines(run / "metrics.jsonl"))
+        steps = [line for line in lines if line.get(f"learn/{seat}/steps", 0) > 0]
+        assert [line["schedule/learner"] for line in steps] == [seat] * len(steps) != []
+        assert all(line[f"learn/{seat}/canary"] < 1e-3 for line in steps)
+    assert sizes == {"generator": 192, "discriminator": 96}
+    half = Path(shutil.copytree(run, tmp_path / "half", symlinks=True))
+    for step in (4, 5, 6):
+        shutil.rmtree(half / "checkpoints" / f"step_{step:06d}")
+    train(load_recipe("adversarial", how, smoke=True), half, resume=True)
+    assert facts(half) == facts(run)
+    last = Path("checkpoints", "step_000006", "manifest.json")  # with the checksum of every file
+    assert (half / last).read_text() == (run / last).read_text()
+    asyncio.run(crossplay(RunDir.existing(run), 1))
+    met = json.loads((run / "crossplay.json").read_text())
+    assert met["names"] == ["untrained", "stage 1", "stage 2"]
+    solver = load_solver(str(run), device="cpu", sampling=Sampling(max_tokens=4))
+    problem = one_problem("Twice n.", "def twice(n: int) -> int:", None)
+    [attempt] = asyncio.run(solver.solve(problem, 1, None))
+    assert solver.discriminator == "discriminator" and set(attempt.stages) == {"informal", "code"}

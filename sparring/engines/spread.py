@@ -24,9 +24,9 @@ def make_engine(config: Config, policies: Policies, dtype: str) -> OwnEngine:
 
 
 def make_embedded(config: Config, policies: Policies) -> OwnEngine:
-    from sparring.engines.transformers import TransformersEngine
+    from sparring.engines.bases import embedded
 
-    return TransformersEngine(
+    return embedded(
         policies,
         max_batch=config.engine.max_batch,
         lockstep=config.engine.lockstep,

@@ -132,16 +132,21 @@ def make_learner(config: Config, folder: Path | None = None) -> Learner:
     if team and device == "cuda":
         local = int(os.environ.get("LOCAL_RANK", "0"))
         device = f"cuda:{local % torch.cuda.device_count()}"
-    policies = load_policies(
-        config.policy, config.learn, device=device, dtype=dtype, seed=config.seed
-    )
+    learned = needs.learned_policies(config, make_games(config.games).values())
     words: dict[str, Any] = {
         "seed": config.seed,
         "canary": config.canary,
         "max_tokens": config.sampling.max_tokens,
         "critic": config.credit.kind == "gae",
     }
-    learned = needs.learned_policies(config, make_games(config.games).values())
+    options: dict[str, Any] = {"device": device, "dtype": dtype}
+    if config.bases:
+        from sparring.learn.bases import check_bases, learners_on_bases, policies_on_bases
+
+        check_bases(config, learned)
+        many = policies_on_bases(config, **options)
+        return learners_on_bases(config, many, learned, words, folder)
+    policies = load_policies(config.policy, config.learn, seed=config.seed, **options)
     begin_with(config, policies, learned, folder)
     learner = (TeamLearner if team else Learner)(policies, learned, config.learn, **words)
     learner.world = together

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +27,8 @@ def begin_with(
 ) -> None:
     """Add the policies that `begin` names, with the weights it gives them, or say why not. A run
     that has checkpoints in its folder began with the first of them, and needs nothing else."""
+    check_names("begin", config.begin, learned)
     for name, policy in config.begin.items():
-        if name not in learned:
-            raise ConfigError(
-                f"begin: no policy {name!r} learns in this run; {nearest(name, learned)} Whoever "
-                "sits without learning is named in `players`, as RUN@STEP:NAME"
-            )
         kept = checkpoint.steps(folder / "checkpoints") if folder else []
         if 0 in kept:
             policy = f"{folder}@0:{name}"
@@ -43,6 +39,16 @@ def begin_with(
             _load(policy, name, config, policies)
         except ValueError as error:
             raise ConfigError(f"begin.{name}: {error}") from error
+
+
+def check_names(key: str, named: Iterable[str], learned: Collection[str]) -> None:
+    """Weights and bases are given to those who learn, and are in the checkpoints with them."""
+    for name in named:
+        if name not in learned:
+            raise ConfigError(
+                f"{key}: no policy {name!r} learns in this run; {nearest(name, learned)} Whoever "
+                "sits without learning is named in `players`, as RUN@STEP:NAME"
+            )
 
 
 def _load(policy: str, name: str, config: Config, policies: Policies) -> None:

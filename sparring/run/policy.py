@@ -54,7 +54,7 @@ def load_engine(
     policy: str, *, device: str = "auto", dtype: str = "auto"
 ) -> tuple[TransformersEngine, str]:
     """An engine that speaks as this policy, and the name to ask it by."""
-    from sparring.engines.transformers import TransformersEngine
+    from sparring.engines.bases import embedded
     from sparring.learn.device import choose_device, fast_allocations
 
     found = find_trained(policy)
@@ -62,14 +62,20 @@ def load_engine(
     device, dtype = choose_device(device, dtype)
     base, seed = (found.config.policy, found.config.seed) if found else (policy, 0)
     learn = found.config.learn if found else LearnConfig()
-    policies = policies_on(base, learn, device=device, dtype=dtype, seed=seed)
+    options: dict[str, Any] = {"device": device, "dtype": dtype}
+    if found and found.config.bases:  # those who played each other are to meet again
+        from sparring.learn.bases import policies_on_bases
+
+        policies: Policies = policies_on_bases(found.config, **options)
+    else:
+        policies = policies_on(base, learn, seed=seed, **options)
     if found:
         policies.add(found.name)
         try:
             found.load_into(policies, found.name)
         except ValueError as error:
             raise ConfigError(f"{policy} does not fit {base}: {error}") from error
-    engine = TransformersEngine(policies)
+    engine = embedded(policies)
     engine.base = base_name(base, seed)
     return engine, found.name if found else BASE
 
@@ -111,9 +117,12 @@ def add_policy(engine: OwnEngine, policy: str, name: str) -> None:
     found = find_trained(policy)
     learn = found.config.learn if found else None
     base = base_name(found.config.policy, found.config.seed) if found else base_name(policy, 0)
+    several = getattr(engine.policies, "bases", {})
+    if base in several:
+        engine.policies.stands[name] = base  # type: ignore[attr-defined]
     _take_kind(engine, learn)
     whole = learn.weights == "full" if learn else not hasattr(engine.policies, "adapter")
-    if base != engine.base and not whole:
+    if base != engine.base and base not in several and not whole:
         raise ConfigError(
             f"{policy} stands on the base model {base}, and the engine has {engine.base}; "
             "policies that play each other share one base model"
@@ -152,7 +161,10 @@ def find_trained(policy: str) -> Trained | None:
             f"{run.path}@{int(folder.name[5:])}:{min(files)}"
         )
     config = run.config()
-    config.policy = _base_beside(config.policy, run.path)
+    if config.bases:
+        bases = {name: config.bases.get(name, config.policy) for name in files}
+        config.bases = {name: _base_beside(base, run.path) for name, base in bases.items()}
+    config.policy = config.bases.get(who) or _base_beside(config.policy, run.path)
     return Trained(config, files[who], who)
 
 
