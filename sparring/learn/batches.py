@@ -34,7 +34,7 @@ class Batch:
     target_N: Tensor
     advantage_N: Tensor
     logprob_N: Tensor  # as sampled
-    temperature_N: Tensor
+    temperature_N: Tensor | None  # None where all are 1
     sample_N: Tensor  # which sample the token belongs to
     value_N: Tensor  # the critic's as sampled, and the return to learn; 0 without a critic
     return_N: Tensor
@@ -55,6 +55,7 @@ def collate(samples: Sequence[Sample], pad: int, device: torch.device | str) -> 
     sample_L = np.repeat(np.arange(len(samples)), lengths)
     place_L = np.arange(sum(lengths)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     row_L = np.array([rows[seen(s)] for s in samples])[sample_L]
+    heated = any(s.temperature != 1 for s in samples)
     learned_L = _flat((s.mask for s in samples), np.bool_) & (place_L > 0)
 
     def real(lists: Iterable[Sequence[float]]) -> Tensor:
@@ -70,7 +71,7 @@ def collate(samples: Sequence[Sample], pad: int, device: torch.device | str) -> 
         target_N=_send(_flat((s.ids for s in samples), np.int64)[learned_L], device),
         advantage_N=real(s.advantages for s in samples),
         logprob_N=real(s.logprobs for s in samples),
-        temperature_N=real([s.temperature] * len(s.ids) for s in samples),
+        temperature_N=real([s.temperature] * len(s.ids) for s in samples) if heated else None,
         sample_N=_send(sample_L[learned_L], device),
         value_N=judged(s.values if s.returns else [] for s in samples),
         return_N=judged(s.returns for s in samples),

@@ -16,7 +16,8 @@ from sparring.learn.batches import Batch, by_budget, collate, deal, members, spl
 from sparring.learn.canary import CanaryError as CanaryError
 from sparring.learn.canary import check_canary
 from sparring.learn.critic import Critic
-from sparring.learn.losses import Totals, chunked_logprobs
+from sparring.learn.head import chunked_logprobs
+from sparring.learn.losses import Totals
 from sparring.learn.objectives import (
     Found,
     likelihood_objective,
@@ -24,8 +25,8 @@ from sparring.learn.objectives import (
     preference_objective,
     sums_of,
 )
-from sparring.learn.policies import REFERENCE as REFERENCE
 from sparring.learn.optimizer import Optimizer, make_masters
+from sparring.learn.policies import REFERENCE as REFERENCE
 from sparring.learn.policies import Policies
 from sparring.learn.world import World
 from sparring.run.config import LearnConfig

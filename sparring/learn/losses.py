@@ -1,18 +1,16 @@
 """Losses as pure functions of tensors. Names are those everyone knows from TRL, and the values
 match it on the same tensors.
 
-Shapes: N tokens to learn from, H hidden, V vocabulary.
+Shapes: N tokens to learn from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 Aggregation = Literal["grpo", "bnpo", "dr_grpo", "dapo"]
 
@@ -68,29 +66,3 @@ def token_weights(sample_N: Tensor, kind: Aggregation, totals: Totals) -> Tensor
     if kind == "dr_grpo":
         return ones / (totals.sequences * totals.max_tokens)
     return ones / max(totals.tokens, 1)
-
-
-def chunked_logprobs(
-    hidden_NH: Tensor,
-    head: Callable[[Tensor], Tensor],
-    targets_N: Tensor,
-    temperature_N: Tensor,
-    chunk: int = 1024,
-) -> tuple[Tensor, Tensor]:
-    """Each target's logprob and the entropy at its place. Logits exist for one chunk at a time,
-    in the backward pass too, where they are computed again."""
-
-    def one(hidden: Tensor, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
-        logprobs = (head(hidden).float() / temperature[:, None]).log_softmax(-1)
-        entropy = -(logprobs.exp() * logprobs).sum(-1)
-        return logprobs.gather(-1, targets[:, None])[:, 0], entropy
-
-    parts = []
-    for i in range(0, len(targets_N), chunk):
-        pieces = (hidden_NH[i : i + chunk], targets_N[i : i + chunk], temperature_N[i : i + chunk])
-        if torch.is_grad_enabled():
-            parts.append(checkpoint(one, *pieces, use_reentrant=False))
-        else:
-            parts.append(one(*pieces))
-    logprobs, entropies = zip(*parts, strict=True)
-    return torch.cat(logprobs), torch.cat(entropies)

@@ -7,7 +7,6 @@ import torch
 
 from sparring.learn.losses import (
     Totals,
-    chunked_logprobs,
     clipped_policy_loss,
     kl_k3,
     token_weights,
@@ -74,37 +73,3 @@ def test_the_corrected_k3_has_the_gradient_of_the_true_divergence():
 def test_token_weights_by_hand(kind, expected):
     weights = token_weights(torch.tensor([0, 1, 1, 1]), kind, Totals(4, 10, 2, 5))
     torch.testing.assert_close(weights, torch.tensor(expected))
-
-
-@pytest.mark.parametrize("chunk", [1, 3, 7, 100])
-def test_chunks_change_neither_values_nor_gradients(chunk):
-    hidden = torch.randn(7, 6, requires_grad=True)
-    head = torch.nn.Linear(6, 11)
-    targets, temperature = torch.randint(11, (7,)), torch.rand(7) + 0.5
-
-    def both(logprobs: torch.Tensor, entropy: torch.Tensor):
-        mix = (logprobs * torch.arange(7.0)).sum() + (entropy**2).sum()
-        gradients = torch.autograd.grad(mix, [hidden, head.weight, head.bias])
-        return [logprobs, entropy, *gradients]
-
-    whole = (head(hidden) / temperature[:, None]).log_softmax(-1)
-    expected = both(whole[torch.arange(7), targets], -(whole.exp() * whole).sum(-1))
-    found = both(*chunked_logprobs(hidden, head, targets, temperature, chunk))
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b)
-
-
-def test_no_chunk_sees_more_than_its_share_of_the_logits():
-    rows = []
-
-    def head(hidden: torch.Tensor) -> torch.Tensor:
-        rows.append(len(hidden))
-        return hidden
-
-    hidden = torch.randn(10, 5, requires_grad=True)
-    logprobs, _ = chunked_logprobs(
-        hidden, head, torch.zeros(10, dtype=torch.int64), torch.ones(10), 4
-    )
-    assert rows == [4, 4, 2]
-    logprobs.sum().backward()
-    assert sorted(rows) == [2, 2, 4, 4, 4, 4], "the backward pass makes the logits again"
