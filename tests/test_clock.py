@@ -61,13 +61,13 @@ class Judged(Game):
 
 
 def play(policies, slow_s: float = 0.0, games: int = 4, **options) -> tuple[dict, list, float]:
-    """The split, the batches' sizes, and the whole time of some games with a judge."""
+    """The split, who was in which batch, and the whole time of some games with a judge."""
     engine = TransformersEngine(policies, **options)
-    batches: list[int] = []
+    batches: list[list] = []
     usual = engine._generate
 
     def generate(batch):
-        batches.append(len(batch))
+        batches.append([waiting.request.order for waiting in batch])
         time.sleep(slow_s)
         return usual(batch)
 
@@ -85,20 +85,44 @@ def play(policies, slow_s: float = 0.0, games: int = 4, **options) -> tuple[dict
     return split, batches, whole
 
 
+def sizes(batches: list[list]) -> list[int]:
+    return [len(batch) for batch in batches]
+
+
 def test_the_split_of_real_games_comes_to_their_time(policies) -> None:
     split, batches, whole = play(policies, slow_s=0.02)
-    assert batches == [4, 4]
+    assert sizes(batches) == [4, 4]
     assert split["generate"] + split["judge"] + split["wait"] == pytest.approx(whole, abs=0.01)
     assert split["generate"] >= 2 * 0.02 and split["judge"] >= 0.9 * RULING_S
 
 
 def test_in_lockstep_the_engine_waits_for_the_judge(policies) -> None:
     split, batches, _ = play(policies, slow_s=0.02)
-    assert batches == [4, 4] and split["judge_meanwhile"] == 0
+    assert sizes(batches) == [4, 4] and split["judge_meanwhile"] == 0
 
 
 def test_without_lockstep_judges_rule_while_others_are_generated(policies) -> None:
     """Two at a time: while the second two are spoken for, the first two are judged."""
     split, batches, _ = play(policies, slow_s=0.06, max_batch=2, lockstep=False)
-    assert sum(batches) == 8 and max(batches) == 2
+    assert sum(sizes(batches)) == 8 and max(sizes(batches)) == 2
     assert split["judge_meanwhile"] >= 0.5 * RULING_S
+
+
+def test_in_lockstep_those_who_were_left_waiting_are_served_while_others_are_judged(
+    policies,
+) -> None:
+    split, batches, _ = play(policies, slow_s=0.06, max_batch=2)
+    assert sizes(batches) == [2, 2, 2, 2]
+    assert split["judge_meanwhile"] >= 0.5 * RULING_S
+
+
+@pytest.mark.parametrize("games", [3, 4, 7])
+def test_in_lockstep_batches_do_not_depend_on_how_long_judges_take(
+    policies, games: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for ruling_s, slow_s in ((0.0, 0.02), (0.02, 0.0), (0.05, 0.02)):
+        monkeypatch.setitem(globals(), "RULING_S", ruling_s)
+        found.append(play(policies, slow_s=slow_s, games=games, max_batch=2)[1])
+    assert found[0] == found[1] == found[2]
+    assert sum(sizes(found[0])) == 2 * games

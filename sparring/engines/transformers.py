@@ -65,6 +65,8 @@ class TransformersEngine:
         self.clock = Clock()
         self._queue: list[_Waiting] = []
         self._busy_outside = 0
+        self._went_outside = False  # whether anyone has, since everyone was last waited for
+        self._left: set[int] = set()  # who was there then and has not been served yet
         self._listeners: dict[int, Callable[[str], None]] = {}
         self._server: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1)
@@ -112,6 +114,7 @@ class TransformersEngine:
     def outside(self) -> Iterator[None]:
         """Held by a game that waits for something other than this engine."""
         self._busy_outside += 1
+        self._went_outside = True
         try:
             yield
         finally:
@@ -161,16 +164,23 @@ class TransformersEngine:
                     waiting.future.set_result(turn)
 
     async def _settle(self) -> None:
-        """Give every game that can move the chance to ask, before anyone is served."""
+        """Give every game that can move the chance to ask, before anyone is served. In lockstep
+        those who are outside are waited for; but whoever the last batch left waiting is served
+        while others are judged, since who that is does not depend on how long judges take."""
         quiet, seen = 0, -1
         while quiet < _QUIET_TICKS:
             quiet = quiet + 1 if len(self._queue) == seen else 0
             seen = len(self._queue)
-            if self.lockstep and self._busy_outside:
-                quiet = 0
-                await asyncio.sleep(0.0005)
-            else:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if quiet == _QUIET_TICKS and not (self.lockstep and self._someone_left()):
+                self._left.clear()
+                while self.lockstep and self._busy_outside:
+                    quiet = 0
+                    await asyncio.sleep(0.0005)
+
+    def _someone_left(self) -> bool:
+        left = (w for w in self._queue if id(w) in self._left)
+        return self._went_outside and any(not w.future.done() for w in left)
 
     def _next_batch(self) -> list[_Waiting]:
         """The first waiting request and all who can be served with it, up to the limit: those of
@@ -178,10 +188,14 @@ class TransformersEngine:
         # A game that was given up leaves its request behind, cancelled.
         self._queue = [w for w in self._queue if not w.future.done()]
         self._queue.sort(key=lambda w: w.request.order)
-        first = self._queue[0].request.policy if self._queue else ""
-        together = [w for w in self._queue if w.request.policy == first or self._mixes()]
+        here = [w for w in self._queue if id(w) in self._left]
+        if not here:
+            here, self._went_outside = self._queue, False
+        first = here[0].request.policy if here else ""
+        together = [w for w in here if w.request.policy == first or self._mixes()]
         same = together[: self.max_batch]
         chosen = {id(w) for w in same}
+        self._left = {id(w) for w in here} - chosen
         self._queue = [w for w in self._queue if id(w) not in chosen]
         return same
 
