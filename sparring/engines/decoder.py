@@ -35,10 +35,18 @@ def unsupported(model: Any) -> str:
     return ""
 
 
+def cache_shape(config: Any) -> tuple[int, int, int]:
+    """Layers, key heads and their width: what a token's keys and values take."""
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return config.num_hidden_layers, config.num_key_value_heads, width
+
+
 def has_adapters(model: Any) -> bool:
     return hasattr(model.get_decoder().layers[0].self_attn.q_proj, "lora_A")
 
 
+# Who speaks: one policy for all rows, one for each, or the rows of each.
+Who = int | Tensor | list[tuple[int, Tensor]]
 Stack = tuple[Tensor, Tensor]  # down A×R×I and up A×O×R: A policies, R ranks, I inputs, O outputs
 
 
@@ -53,8 +61,7 @@ class Linear:
     # By how many policies they hold. They stay where they are: captured graphs look there.
     stacks: dict[int, Stack] = field(default_factory=dict)
 
-    def __call__(self, x_NI: Tensor, who: Tensor | int) -> Tensor:
-        """`who` speaks: one policy for all rows, or one for each."""
+    def __call__(self, x_NI: Tensor, who: Who) -> Tensor:
         y = F.linear(x_NI, self.weight, self.bias)
         if self.stack is None:
             return y
@@ -62,6 +69,10 @@ class Linear:
         x = x_NI.to(down_ARI.dtype)
         if isinstance(who, int):
             low = F.linear(F.linear(x, down_ARI[who]), up_AOR[who])
+        elif isinstance(who, list):
+            low = torch.zeros_like(y, dtype=x.dtype)
+            for a, rows in who:
+                low[rows] = F.linear(F.linear(x[rows], down_ARI[a]), up_AOR[a])
         else:
             low = torch.bmm(down_ARI[who], x[:, :, None])
             low = torch.bmm(up_AOR[who], low)[:, :, 0]
@@ -164,25 +175,20 @@ class Decoder:
     def hidden(
         self,
         ids_N: Tensor,
-        position_N: Tensor,
-        slot_N: Tensor,
-        who: Tensor | int,
-        cache: Callable[[int], Cache],
-        attend: Callable[[Tensor, Cache], Tensor],
+        who: Who,
+        kit: Any,
+        attend: Callable[[int, Tensor], Tensor],
     ) -> Tensor:
-        """The last hidden state of every token; its keys and values are left in the cache."""
-        from sparring.engines import kernels
-
+        """The last hidden state of every token. `kit` has the pieces, and `attend` makes of a
+        layer's queries, keys and values what its tokens see."""
         x = F.embedding(ids_N, self.embedding)
         delta: Tensor | None = None
         for i, layer in enumerate(self.layers):
-            mine = cache(i)
-            qkv = layer.qkv(kernels.add_norm(x, delta, layer.norm_in, self.eps), who)
-            q = kernels.rotate(qkv, self.rope, position_N, slot_N, mine, layer.head_norms, self.eps)
-            delta = layer.out(attend(q, mine), who)
-            both = layer.gate_up(kernels.add_norm(x, delta, layer.norm_mid, self.eps), who)
-            delta = layer.down(kernels.silu_times(both), who)
-        return kernels.add_norm(x, delta, self.norm_out, self.eps)
+            qkv = layer.qkv(kit.add_norm(x, delta, layer.norm_in, self.eps), who)
+            delta = layer.out(attend(i, qkv), who)
+            both = layer.gate_up(kit.add_norm(x, delta, layer.norm_mid, self.eps), who)
+            delta = layer.down(kit.silu_times(both), who)
+        return kit.add_norm(x, delta, self.norm_out, self.eps)
 
 
 def _layer(layer: Any) -> Layer:

@@ -4,50 +4,24 @@ new."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from sparring.engines.decoder import Cache
-from sparring.engines.generate import Reply
-from sparring.types import Sampling
+from sparring.engines.decoder import Cache, cache_shape
+from sparring.engines.rows import Row
 
 CHUNK = 8  # steps between two looks at what was said
 SHARE = 0.4  # of the free memory, for the cache
 
 
-@dataclass(eq=False)
-class Row:
-    """One request under way."""
-
-    policy: tuple[str, int]  # name and version: what a slot remembers is theirs alone
-    prompt: list[int]
-    sampling: Sampling
-    seed: int
-    carried: int = 0  # how much of the prompt an earlier turn of this conversation holds
-    who: int = 0
-    slot: int = -1
-    read: int = 0  # how much of the prompt is in the slot
-    ear: Callable[[int], None] | None = None  # hears each token as it is drawn
-    reply: Reply = field(default_factory=lambda: Reply([], [], "length"))
-    done: bool = False
-
-    @property
-    def needs(self) -> int:
-        return len(self.prompt) + self.sampling.max_tokens + CHUNK
-
-
 class Slots:
     """The cache and who sits where. It may be shared by all models of one shape."""
 
-    def __init__(self, model: Any) -> None:
-        config = model.config
-        self.layers, self.heads = config.num_hidden_layers, config.num_key_value_heads
-        self.width = getattr(config, "head_dim", None) or (
-            config.hidden_size // config.num_attention_heads
-        )
+    def __init__(self, model: Any, most: int | None = None) -> None:
+        """`most`: bytes for the cache; None: a share of what is free."""
+        self.layers, self.heads, self.width = cache_shape(model.config)
+        self.most = most
         self.device, self.dtype = model.device, model.dtype
         self.count = self.places = self.wanted = 0
         self.epoch = 0  # counts the times the cache moved in memory
@@ -67,15 +41,19 @@ class Slots:
         self.keys = self.values = torch.empty(0)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-            room = int(torch.cuda.mem_get_info(self.device)[0] * SHARE)
+            room = self.most or int(torch.cuda.mem_get_info(self.device)[0] * SHARE)
             count = max(1, min(count, room // bytes_each))
         # One slot to spare, for rows that only fill a batch up.
         shape = (self.layers, count + 1, self.heads, places, self.width)
         self.keys = torch.zeros(shape, dtype=self.dtype, device=self.device)
         self.values = torch.zeros_like(self.keys)
         self.count, self.places = count, places
-        self.said, self.held, self.free = {}, {}, list(range(count))
+        self.clear()
         self.epoch += 1
+
+    def clear(self) -> None:
+        """Nobody sits anywhere, and nothing is remembered."""
+        self.said, self.held, self.free = {}, {}, list(range(self.count))
 
     def layer(self, i: int) -> Cache:
         return self.keys[i], self.values[i]
@@ -100,11 +78,18 @@ class Slots:
 
     def leave(self, row: Row) -> None:
         what = (row.policy, tuple(row.prompt + row.reply.token_ids))
-        if what in self.said:  # the same was said elsewhere; one copy is enough
+        # The same may have been said elsewhere, and a twin with one token to say has read nothing.
+        if what in self.said or not row.read:
             self.free.append(row.slot)
             return
         self.said[what] = row.slot
         self.held[row.slot] = what
+
+    def forget(self) -> None:
+        """Let go of all that nobody is going on with."""
+        for slot in list(self.held):
+            self._forget(slot)
+            self.free.append(slot)
 
     def _forget(self, slot: int) -> None:
         del self.said[self.held.pop(slot)]

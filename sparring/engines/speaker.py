@@ -5,7 +5,7 @@ and logprobs inside it."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,10 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sparring.engines.decoder import Cache, Decoder
-from sparring.engines.generate import Reply, end_ids, stopped
+from sparring.engines.generate import Reply
+from sparring.engines.rows import Row, by_budget
 from sparring.engines.sampling import draw as draw_cut
 from sparring.engines.sampling import uniforms
-from sparring.engines.slots import CHUNK, Row, Slots
+from sparring.engines.slots import CHUNK, Slots
 
 READ = 65536  # tokens of prompt read at a time
 SIZES = (1, 4, 16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
@@ -26,28 +27,39 @@ def speaker(model: Any, slots: Slots, chat: Any) -> Speaker:
     """Fuse a model's weights and give it a voice."""
     with torch.inference_mode(False), torch.no_grad():
         decoder = Decoder.of(model, model.config.max_position_embeddings)
-    return Speaker(decoder, slots, end_ids(model, chat.tokenizer), chat)
+    return Speaker(decoder, slots, chat)
 
 
 class Speaker:
     """A decoder on slots: takes rows, gives replies."""
 
-    def __init__(self, decoder: Decoder, slots: Slots, ends: set[int], chat: Any) -> None:
-        self.decoder, self.slots, self.ends, self.chat = decoder, slots, ends, chat
+    def __init__(self, decoder: Decoder, slots: Slots, chat: Any) -> None:
+        self.decoder, self.slots, self.chat = decoder, slots, chat
         self.epoch = -1
+        self.ends: set[int] = set()
         self.seats: list[str | None] = [None]
 
     @torch.inference_mode()
-    def speak(self, rows: Sequence[Row], seats: list[str | None]) -> list[Reply]:
-        """A reply per row. `seats` are the adapters in play, by peft's names; rows say which."""
-        self.slots.fit(len(rows), max(row.needs for row in rows))
+    def speak(self, rows: Sequence[Row], seats: list[str | None], ends: set[int]) -> list[Reply]:
+        """A reply per row. `seats` are the adapters in play, by peft's names; rows say which.
+        `ends` are the tokens that end a reply."""
+        self.ends = ends
+        self.slots.fit(len(rows), max(row.needs for row in rows) + CHUNK)
         if self.epoch != self.slots.epoch:
             self.epoch = self.slots.epoch
             self._make_buffers()
         self.seats = seats
         if self.decoder.lora:
             self.decoder.seat(seats)
-        queue, active = deque(rows), list[Row]()
+        try:
+            self._serve(deque(rows))
+        except BaseException:  # as when memory runs out: who sat where is of no use any more
+            self.slots.clear()
+            raise
+        return [row.reply for row in rows]
+
+    def _serve(self, queue: deque[Row]) -> None:
+        active = list[Row]()
         while queue or active:
             entering = list[Row]()
             while queue and self.slots.take(queue[0]):
@@ -58,7 +70,6 @@ class Speaker:
             if active:
                 self._decode(active)
                 active = self._settle(active)
-        return [row.reply for row in rows]
 
     def _settle(self, rows: list[Row]) -> list[Row]:
         for row in rows:
@@ -93,9 +104,11 @@ class Speaker:
         copies = {id(row) for row, _ in twins}
         readers = [row for row in rows if id(row) not in copies]
         last = {}
-        for group in _by_budget(readers):
+        for group in by_budget(readers, READ):
             for row, hidden in zip(group, self._read_group(group), strict=True):
                 last[id(row)] = hidden
+        for row in readers:
+            row.read = len(row.prompt)
         for row, source in twins:
             last[id(row)] = last[id(source)]
         self._copy(twins)
@@ -128,12 +141,11 @@ class Speaker:
             )
             return out.transpose(1, 2).reshape(len(rows) * width, -1)
 
-        hidden = self.decoder.hidden(
+        hidden = self._hidden(
             ids_RT.flatten(),
             position_RT.flatten(),
             slot_R.repeat_interleave(width),
             rows[0].who,
-            self.slots.layer,
             attend,
         ).view(len(rows), width, -1)
         ends = self._whole([len(ids) - 1 for ids in new])
@@ -147,6 +159,8 @@ class Speaker:
         for i in range(self.slots.layers):  # one layer at a time: the gathered copy is small
             for tensor in self.slots.layer(i):
                 tensor[to, :, :longest] = tensor[source, :, :longest]
+        for row, _ in twins:
+            row.read = len(row.prompt)
 
     def _draw_first(self, rows: list[Row], logits: Tensor) -> None:
         from sparring.engines import kernels
@@ -161,7 +175,7 @@ class Speaker:
         token, logprob = kernels.draw(logits.contiguous(), temperature, seed, position)
         token, logprob = self._cut(rows, logits, temperature, seed, position, token, logprob)
         for row, t, p in zip(rows, token.tolist(), logprob.tolist(), strict=True):
-            self._hear(row, t, p)
+            row.hear(t, p, self.ends, self.chat)
 
     # ── speaking ────────────────────────────────────────────────────────────────────────────────
 
@@ -200,7 +214,7 @@ class Speaker:
         for row, ids, values in zip(rows, said, how, strict=True):
             for t, p in zip(ids, values, strict=True):
                 if not row.done:
-                    self._hear(row, t, p)
+                    row.hear(t, p, self.ends, self.chat)
 
     def _step_of(self, size: int) -> Any:
         """The decode step for so many rows: a captured graph on a GPU."""
@@ -226,12 +240,11 @@ class Speaker:
         from sparring.engines import kernels
 
         position, slot = self.position[:size], self.slot[:size]
-        hidden = self.decoder.hidden(
+        hidden = self._hidden(
             self.token[:size],
             position,
             slot,
             self.who[:size] if len(self.seats) > 1 else 0,
-            self.slots.layer,
             lambda q, cache: kernels.attend(q, cache, position, slot),
         )
         torch.mm(hidden, self.decoder.head.T, out=self.logits[:size])
@@ -241,6 +254,26 @@ class Speaker:
         self.token[:size].copy_(token)
         self.logprob[:size].copy_(logprob)
         position.add_(1)
+
+    def _hidden(
+        self,
+        ids_N: Tensor,
+        position_N: Tensor,
+        slot_N: Tensor,
+        who: Tensor | int,
+        attend: Callable[[Tensor, Cache], Tensor],
+    ) -> Tensor:
+        """The last hidden state of every token; its keys and values are left in its slot."""
+        from sparring.engines import kernels
+
+        decoder, slots = self.decoder, self.slots
+
+        def look(i: int, qkv: Tensor) -> Tensor:
+            cache, norms = slots.layer(i), decoder.layers[i].head_norms
+            q = kernels.rotate(qkv, decoder.rope, position_N, slot_N, cache, norms, decoder.eps)
+            return attend(q, cache)
+
+        return decoder.hidden(ids_N, who, kernels, look)
 
     def _cut(
         self,
@@ -261,17 +294,6 @@ class Speaker:
         cut = (top_k > 0) | (top_p < 1)
         return torch.where(cut, again, token), torch.where(cut, how, logprob)
 
-    def _hear(self, row: Row, token: int, logprob: float) -> None:
-        reply, stops = row.reply, row.sampling.stop
-        reply.token_ids.append(token)
-        reply.logprobs.append(logprob)
-        if row.ear is not None:
-            row.ear(token)
-        if token in self.ends or (stops and stopped(self.chat, reply.token_ids, stops)):
-            reply.finish, row.done = "stop", True
-        elif len(reply.token_ids) >= row.sampling.max_tokens:
-            row.done = True
-
     def _whole(self, values: Sequence[Any]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.slots.device)
 
@@ -282,21 +304,3 @@ def _left(row: Row) -> int:
 
 def _is_cut(row: Row) -> bool:
     return row.sampling.top_k > 0 or row.sampling.top_p < 1
-
-
-def _by_budget(rows: list[Row]) -> list[list[Row]]:
-    """Groups of like lengths, each within the budget and of one policy; rows that go on are kept
-    apart from those that begin, which need no mask."""
-
-    def kind(row: Row) -> tuple[int, bool]:
-        return row.who, row.read > 0
-
-    groups: list[list[Row]] = []
-    for row in sorted(rows, key=lambda r: (*kind(r), len(r.prompt) - r.read)):
-        new = len(row.prompt) - row.read
-        last = groups[-1] if groups else []
-        if last and kind(last[0]) == kind(row) and (len(last) + 1) * new <= READ:
-            last.append(row)
-        else:
-            groups.append([row])
-    return groups

@@ -31,6 +31,7 @@ def make_embedded(config: Config, policies: Policies) -> OwnEngine:
         max_batch=config.engine.max_batch,
         lockstep=config.engine.lockstep,
         graphs=config.engine.graphs,
+        cache_gb=config.engine.cache_gb,
     )
 
 

@@ -4,8 +4,9 @@ Games await; this engine forms batches from whoever is waiting. In lockstep (the
 is formed only when no game is busy elsewhere, so that the same run always forms the same batches
 and gives the same numbers; otherwise whoever waits when the device is free is served.
 
-On a GPU, models of the Llama and Qwen families speak through captured graphs (speaker.py); all
-others, and every model on a CPU, through transformers' own forward pass (generate.py).
+Models of the Llama and Qwen families speak through captured graphs on a GPU (speaker.py) and step
+by step on a CPU (eager.py), and read of a conversation that goes on only what is new; all others
+speak through transformers' own forward pass (generate.py).
 """
 
 from __future__ import annotations
@@ -13,26 +14,33 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 
 from sparring.clock import Clock
+from sparring.engines.blocks import Kept
 from sparring.engines.chat import Chat
 from sparring.engines.decoder import has_adapters, unsupported
-from sparring.engines.generate import Reply, generate
-from sparring.engines.slots import Row, Slots
+from sparring.engines.eager import EagerSpeaker
+from sparring.engines.generate import Reply, end_ids, generate
+from sparring.engines.rows import Row
+from sparring.engines.slots import Slots
 from sparring.engines.speaker import Speaker, speaker
 from sparring.learn.policies import LoraPolicies, Policies, slot_name
 from sparring.types import BASE, Request, Turn, VoidGame
 
 log = logging.getLogger(__name__)
 
+Voice = Speaker | EagerSpeaker
+
+_CPU_CACHE = 4 * 2**30  # bytes
 _QUIET_TICKS = 8  # turns of the event loop without a new request before a batch is formed
 
 
@@ -55,14 +63,19 @@ class TransformersEngine:
         max_batch: int = 512,
         lockstep: bool = True,
         graphs: bool | None = None,
+        cache_gb: float | None = None,
     ) -> None:
-        """`graphs`: speak through slots and captured graphs; None: wherever that can be done."""
+        """`graphs`: speak through slots and captured graphs; None: wherever that can be done, and
+        without graphs on a CPU; False: never. `cache_gb`: for the keys and values of what is said;
+        None: a share of a GPU's free memory, and a fixed one of a CPU's."""
         self.policies = policies
         self.chat = Chat(policies.tokenizer)
         self.max_batch = max_batch
         self.lockstep = lockstep
         self.base = ""  # which base model this is, for whoever would add a policy to it
         self.clock = Clock()
+        # Games say the same few words again and again, and a tokenizer is slow to spell them.
+        self._text = lru_cache(maxsize=8192)(lambda ids: self.chat.decode(list(ids)))
         self._queue: list[_Waiting] = []
         self._busy_outside = 0
         self._went_outside = False  # whether anyone has, since everyone was last waited for
@@ -72,7 +85,12 @@ class TransformersEngine:
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._graphs = graphs
         self._slots: Slots | None = None
-        self._speakers: WeakKeyDictionary[Any, Speaker | None] = WeakKeyDictionary()
+        self._cache = None if cache_gb is None else int(cache_gb * 2**30)
+        # Half for what is being said, half for what is kept. Not by what is free: what is read
+        # anew decides the last digits.
+        self._kept = Kept((self._cache or _CPU_CACHE) // 2)
+        self._stale = False  # what is kept was said by weights that are gone
+        self._speakers: WeakKeyDictionary[Any, Voice | None] = WeakKeyDictionary()
 
     async def act(self, request: Request) -> Turn:
         prompt_ids = self.chat.prompt_ids(request)
@@ -120,6 +138,32 @@ class TransformersEngine:
         finally:
             self._busy_outside -= 1
 
+    @asynccontextmanager
+    async def learning(self) -> AsyncIterator[None]:
+        """The time in which weights move. What was said by the old ones is let go of before,
+        unless games are under way: they find what is theirs by the version of the weights."""
+        for _ in range(_QUIET_TICKS):
+            await asyncio.sleep(0)
+        if self._idle():
+            self.publish()
+        yield
+
+    def publish(self) -> None:
+        """Weights have moved: nothing that was said is of use any more."""
+        self._stale = True
+        if self._idle():
+            self._forget()
+
+    def _idle(self) -> bool:
+        speaking = self._server is not None and not self._server.done()
+        return not (speaking or self._queue or self._busy_outside)
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        if self._slots is not None:
+            self._slots.forget()
+        self._stale = False
+
     @torch.inference_mode()
     def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
         """How likely each answer is, word for word and to its end, as a reply to the prompt.
@@ -152,7 +196,7 @@ class TransformersEngine:
             try:
                 with self.clock.generating():
                     turns = await asyncio.get_running_loop().run_in_executor(
-                        self._thread, self._generate, batch
+                        self._thread, self._fitted, batch
                     )
             except Exception as error:
                 for waiting in batch:
@@ -160,7 +204,11 @@ class TransformersEngine:
                         waiting.future.set_exception(error)
                 continue
             for waiting, turn in zip(batch, turns, strict=True):
-                if not waiting.future.done():
+                if waiting.future.done():
+                    continue
+                if isinstance(turn, VoidGame):
+                    waiting.future.set_exception(turn)
+                else:
                     waiting.future.set_result(turn)
 
     async def _settle(self) -> None:
@@ -192,7 +240,9 @@ class TransformersEngine:
         if not here:
             here, self._went_outside = self._queue, False
         first = here[0].request.policy if here else ""
-        together = [w for w in here if w.request.policy == first or self._mixes()]
+        together = [w for w in here if w.request.policy == first]
+        if len(together) < len(here) and self._mixes():
+            together = here
         same = together[: self.max_batch]
         chosen = {id(w) for w in same}
         self._left = {id(w) for w in here} - chosen
@@ -205,19 +255,26 @@ class TransformersEngine:
         with self.policies.using(BASE) as model:
             return self._voice(model) is not None
 
-    def _generate(self, batch: list[_Waiting]) -> list[Turn]:
-        """The batch's turns; where memory does not hold it, in halves."""
+    def _fitted(self, batch: list[_Waiting]) -> list[Turn | VoidGame]:
+        """The batch's turns; where memory does not hold it, in halves. What does not fit alone
+        fails by itself."""
         try:
-            return [self._turn(w, r) for w, r in zip(batch, self._replies(batch), strict=True)]
-        except torch.OutOfMemoryError as error:
+            return list(self._generate(batch))
+        except RuntimeError as error:
+            if not _out_of_memory(error):
+                raise
             if len(batch) == 1:
-                raise VoidGame(
-                    f"one request alone does not fit the device's memory: {error}"
-                ) from None
+                return [VoidGame(f"one request alone does not fit the device's memory: {error}")]
         log.warning("a batch of %d requests does not fit the memory: it goes in halves", len(batch))
+        self.publish()  # what is kept is the first thing to do without
         torch.cuda.empty_cache()
         half = len(batch) // 2
-        return self._generate(batch[:half]) + self._generate(batch[half:])
+        return self._fitted(batch[:half]) + self._fitted(batch[half:])
+
+    def _generate(self, batch: list[_Waiting]) -> list[Turn]:
+        if self._stale:
+            self._forget()
+        return [self._turn(w, r) for w, r in zip(batch, self._replies(batch), strict=True)]
 
     def _replies(self, batch: list[_Waiting]) -> list[Reply]:
         names = list(dict.fromkeys(w.request.policy for w in batch))
@@ -225,7 +282,8 @@ class TransformersEngine:
             voice = self._voice(model)
             if voice is not None:
                 rows = [self._row(w, names) for w in batch]
-                return voice.speak(rows, [None if n == BASE else slot_name(n) for n in names])
+                seats = [None if name == BASE else slot_name(name) for name in names]
+                return voice.speak(rows, seats, end_ids(model, self.chat.tokenizer))
             return generate(
                 model,
                 self.chat,
@@ -236,18 +294,18 @@ class TransformersEngine:
             )
 
     def _row(self, waiting: _Waiting, names: list[str]) -> Row:
-        request, previous = waiting.request, waiting.request.previous
+        request = waiting.request
         return Row(
             policy=(request.policy, self.policies.version(request.policy)),
             prompt=waiting.prompt_ids,
             sampling=request.sampling,
             seed=request.seed,
-            carried=len(previous.prompt_ids) + len(previous.token_ids) if previous else 0,
+            previous=request.previous,
             who=names.index(request.policy),
             ear=self._ear(request),
         )
 
-    def _voice(self, model: Any) -> Speaker | None:
+    def _voice(self, model: Any) -> Voice | None:
         """The fast way to speak for a model, where there is one."""
         known = self._speakers.get(model)
         if known is not None and known.decoder.lora == has_adapters(model):
@@ -259,14 +317,20 @@ class TransformersEngine:
             log.info("generating with transformers' own forward pass: %s", reason)
             self._speakers[model] = None
             return None
-        log.info("generating with captured graphs over a static cache")
-        self._slots = self._slots or Slots(model)
-        self._speakers[model] = speaker(model, self._slots, self.chat)
+        if self._graphs is None and model.device.type == "cpu":
+            log.info("generating step by step, reading of each conversation only what is new")
+            self._speakers[model] = EagerSpeaker(model, self._kept, self.chat)
+        else:
+            log.info("generating with captured graphs over a static cache")
+            self._slots = self._slots or Slots(model, self._cache)
+            self._speakers[model] = speaker(model, self._slots, self.chat)
         return self._speakers[model]
 
     def _why_not(self, model: Any) -> str:
         if self._graphs is False:
             return "engine.graphs is off"
+        if self._graphs is None and model.device.type == "cpu":
+            return unsupported(model)
         if self._graphs is None and model.device.type != "cuda":
             return f"the device is {model.device.type}"
         if importlib.util.find_spec("triton") is None:
@@ -279,7 +343,7 @@ class TransformersEngine:
             seat=request.seat,
             policy=request.policy,
             shown=request.messages[-1]["content"],
-            text=self.chat.decode(reply.token_ids),
+            text=self._text(tuple(reply.token_ids)),
             version=self.policies.version(request.policy),
             prompt_ids=waiting.prompt_ids,
             token_ids=reply.token_ids,
@@ -287,3 +351,8 @@ class TransformersEngine:
             finish=reply.finish,
             temperature=request.sampling.temperature or 1.0,
         )
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    """A GPU's allocator has an error of its own; a CPU's only has words."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

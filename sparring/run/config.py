@@ -140,7 +140,10 @@ class EngineConfig(Section):
     dtype: str = "auto"
     max_batch: int = Field(512, ge=1)
     lockstep: bool = True  # batches that do not depend on timing: the same run, the same numbers
-    graphs: bool | None = None  # captured graphs over a static cache; None: where they can be had
+    # Kept prefixes, and on a GPU captured graphs; None: where they can be had; false: neither.
+    graphs: bool | None = None
+    # For keys and values; None: 40 % of what is free on a GPU, 4 on a CPU.
+    cache_gb: float | None = Field(None, gt=0)
 
 
 class MbppConfig(Section):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,8 @@ if not CUDA:
 pytest.importorskip("triton", reason="triton is not installed (it comes with torch for CUDA)")
 
 from sparring.engines import kernels  # noqa: E402
+from sparring.engines.rows import Row  # noqa: E402
+from sparring.engines.speaker import Speaker  # noqa: E402
 from sparring.engines.transformers import TransformersEngine  # noqa: E402
 from sparring.learn.policies import load_policies  # noqa: E402
 from sparring.run.config import LearnConfig  # noqa: E402
@@ -119,7 +122,11 @@ def ask(policy: str, text: str, order: int, previous: Turn | None = None) -> Req
 
 async def two_turns(engine: TransformersEngine, names: list[str]) -> list[Turn]:
     first = await asyncio.gather(
-        *[engine.act(ask(name, text, i)) for i, name in enumerate(names) for text in ("a", "bc")]
+        *[
+            engine.act(ask(name, text, i))
+            for i, name in enumerate(names)
+            for text in ("a", "bc", "a")
+        ]
     )
     more = [engine.act(ask(turn.policy, "go on", 9 + i, turn)) for i, turn in enumerate(first)]
     return [*first, *await asyncio.gather(*more)]
@@ -144,3 +151,47 @@ def test_slots_say_what_the_plain_way_says(weights: str) -> None:
     for a, b in zip(plain, fast, strict=True):
         assert (a.token_ids, a.finish) == (b.token_ids, b.finish)
         assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
+
+
+def test_twins_with_one_token_to_say_can_be_gone_on_with() -> None:
+    """Their prompt was read in another's slot: what is in their own must not be taken for it."""
+    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
+    plan = Sampling(temperature=1.0, max_tokens=1)
+
+    async def talk(engine: TransformersEngine, plain: TransformersEngine) -> None:
+        asked = [replace(ask("base", "a", i), sampling=plan) for i in range(6)]
+        first = await asyncio.gather(*map(engine.act, asked))
+        assert len({turn.token_ids[0] for turn in first}) > 1
+        for turn in first:
+            more = ask("base", "go on", 9, turn)
+            a, b = await engine.act(more), await plain.act(more)
+            assert a.token_ids == b.token_ids
+            assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
+
+    asyncio.run(
+        talk(TransformersEngine(policies, graphs=True), TransformersEngine(policies, graphs=False))
+    )
+
+
+def test_slots_are_free_again_after_a_batch_that_failed() -> None:
+    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
+    engine = TransformersEngine(policies, graphs=True)
+    with policies.using("base") as model:
+        voice = engine._voice(model)
+    assert isinstance(voice, Speaker)
+    decode = voice._decode
+    sizes: list[int] = []
+
+    def narrow(rows: list[Row]) -> None:
+        sizes.append(len(rows))
+        if len(rows) > 1:
+            raise torch.OutOfMemoryError("too many")
+        decode(rows)
+
+    voice._decode = narrow  # type: ignore[method-assign]
+
+    async def both() -> list[Turn]:
+        return await asyncio.gather(*[engine.act(ask("base", text, 0)) for text in ("a", "bc")])
+
+    assert [len(turn.token_ids) for turn in asyncio.run(both())] == [3, 3]
+    assert sizes == [2, 1, 1]

@@ -33,9 +33,10 @@ def answer(engine: TransformersEngine, requests: list[Request]) -> list[Turn]:
     return asyncio.run(all_at_once())
 
 
-@pytest.fixture
-def engine(policies) -> TransformersEngine:
-    return TransformersEngine(policies)
+@pytest.fixture(params=[None, False], ids=["eager", "plain"])
+def engine(request, policies) -> TransformersEngine:
+    """Both ways of speaking on a CPU: over blocks that are kept, and through transformers."""
+    return TransformersEngine(policies, graphs=request.param)
 
 
 class Passes:
@@ -45,9 +46,16 @@ class Passes:
         self.shapes: list[tuple[int, ...]] = []
         with engine.policies.using(name) as model:
             model.register_forward_pre_hook(self._note, with_kwargs=True)
+            voice = engine._voice(model)
+        if voice is not None:
+            self._speak, voice._pass = voice._pass, self._note_and_speak
 
     def _note(self, module, args, kwargs) -> None:
         self.shapes.append(tuple(kwargs["input_ids"].shape))
+
+    def _note_and_speak(self, block, ids_RT, *rest) -> torch.Tensor:
+        self.shapes.append(tuple(ids_RT.shape))
+        return self._speak(block, ids_RT, *rest)
 
 
 def test_greedy_is_what_generate_says(engine):
