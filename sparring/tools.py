@@ -83,6 +83,7 @@ def finetune(
     lora_r: int = 8,
     lora_alpha: int = 16,
     lora_dropout: float = 0.05,
+    packing: Annotated[bool, typer.Option(help="Several short ones in one row.")] = False,
     seed: int = 0,
     resume: Annotated[bool, typer.Option(help="Go on from the last whole epoch.")] = False,
     as_json: AsJson = False,
@@ -93,7 +94,7 @@ def finetune(
     found = finetune_file(
         model, data, out, role=role, start=start, epochs=epochs, resume=resume, seed=seed,
         progress=None if as_json else show_epoch, lr=lr, batch=batch, lora_r=lora_r,
-        lora_alpha=lora_alpha, lora_dropout=lora_dropout,
+        lora_alpha=lora_alpha, lora_dropout=lora_dropout, packing=packing,
     )  # fmt: skip
     say(found, as_json)
 

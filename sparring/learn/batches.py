@@ -29,6 +29,7 @@ class Batch:
     """A micro-batch: rows padded on the right, and the tokens to learn from as flat vectors."""
 
     ids_RT: Tensor
+    position_RT: Tensor | None  # None: each row is one sequence, from 0
     row_N: Tensor
     place_N: Tensor  # where the token is predicted from: one before its own place
     target_N: Tensor
@@ -46,15 +47,21 @@ def seen(sample: Sample) -> Key:
     return tuple(sample.ids[:-1])
 
 
-def collate(samples: Sequence[Sample], pad: int, device: torch.device | str) -> Batch:
-    rows = {key: i for i, key in enumerate(dict.fromkeys(map(seen, samples)))}
-    ids_RT = np.full((len(rows), max(map(len, rows))), pad, dtype=np.int64)
-    for i, key in enumerate(rows):
-        ids_RT[i, : len(key)] = key
+def collate(
+    samples: Sequence[Sample], pad: int, device: torch.device | str, width: int | None = None
+) -> Batch:
+    """One row per sequence; or, given a width, as many in a row as fit in their order."""
+    laid = _lay(dict.fromkeys(map(seen, samples)), width)
+    rows = 1 + max(row for row, _ in laid.values())
+    shape = (rows, max(at + len(key) for key, (_, at) in laid.items()))
+    ids_RT, position_RT = np.full(shape, pad, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for key, (row, at) in laid.items():
+        ids_RT[row, at : at + len(key)] = key
+        position_RT[row, at : at + len(key)] = range(len(key))
     lengths = [len(s.ids) for s in samples]
     sample_L = np.repeat(np.arange(len(samples)), lengths)
     place_L = np.arange(sum(lengths)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    row_L = np.array([rows[seen(s)] for s in samples])[sample_L]
+    row_L, begin_L = np.array([laid[seen(s)] for s in samples])[sample_L].T
     heated = any(s.temperature != 1 for s in samples)
     learned_L = _flat((s.mask for s in samples), np.bool_) & (place_L > 0)
 
@@ -66,8 +73,9 @@ def collate(samples: Sequence[Sample], pad: int, device: torch.device | str) -> 
 
     return Batch(
         ids_RT=_send(ids_RT, device),
+        position_RT=None if width is None else _send(position_RT, device),
         row_N=_send(row_L[learned_L], device),
-        place_N=_send(place_L[learned_L] - 1, device),
+        place_N=_send((begin_L + place_L)[learned_L] - 1, device),
         target_N=_send(_flat((s.ids for s in samples), np.int64)[learned_L], device),
         advantage_N=real(s.advantages for s in samples),
         logprob_N=real(s.logprobs for s in samples),
@@ -77,6 +85,18 @@ def collate(samples: Sequence[Sample], pad: int, device: torch.device | str) -> 
         return_N=judged(s.returns for s in samples),
         samples=len(samples),
     )
+
+
+def _lay(keys: Iterable[Key], width: int | None) -> dict[Key, tuple[int, int]]:
+    """The row of each sequence and where in it the sequence begins."""
+    laid: dict[Key, tuple[int, int]] = {}
+    row, end = -1, 0
+    for key in keys:
+        if row < 0 or width is None or end + len(key) > width:
+            row, end = row + 1, 0
+        laid[key] = (row, end)
+        end += len(key)
+    return laid
 
 
 def _flat(lists: Iterable[Sequence[float]], dtype: Any) -> np.ndarray:
@@ -114,6 +134,42 @@ def by_budget(
             batches.append([lesson])
             rows = own
     return batches
+
+
+def pack(
+    lessons: Sequence[Lesson], tokens: int, most: int | None = None
+) -> tuple[list[list[Lesson]], int]:
+    """Micro-batches of rows as wide as the longest lesson, and that width: longest first, each
+    lesson goes into the first row that has room for it, next to those that are read alike. Laid
+    row by row: what follows a row's last lesson did not fit behind it."""
+    alike: dict[tuple[Key, ...], list[Lesson]] = {}
+    for lesson in lessons:
+        alike.setdefault(tuple(dict.fromkeys(map(seen, members(lesson)))), []).append(lesson)
+    units = [
+        (sum(map(len, keys)), some[i : i + (most or len(some))])
+        for keys, some in alike.items()
+        for i in range(0, len(some), most or len(some))
+    ]
+    width = max(size for size, _ in units)
+    rows: list[tuple[int, list[Lesson]]] = []
+    for size, some in sorted(units, key=lambda unit: (-unit[0], _by_length(unit[1][0]))):
+        for i, (used, row) in enumerate(rows):
+            if used + size <= width and (most is None or len(row) + len(some) <= most):
+                rows[i] = (used + size, [*row, *some])
+                break
+        else:
+            rows.append((size, some))
+    batches: list[list[Lesson]] = []
+    taken = 0
+    for _, row in rows:
+        room = most is None or (batches and len(batches[-1]) + len(row) <= most)
+        if batches and room and (taken + 1) * width <= tokens:
+            batches[-1].extend(row)
+            taken += 1
+        else:
+            batches.append(list(row))
+            taken = 1
+    return batches, width
 
 
 def _by_length(lesson: Lesson) -> tuple[int, list[list[int]]]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sparring.learn.batches import Batch, by_budget, collate, deal, members, split
+from sparring.learn.batches import Batch, by_budget, collate, deal, members, pack, split
 from sparring.learn.canary import CanaryError as CanaryError
 from sparring.learn.canary import check_canary
 from sparring.learn.critic import Critic
@@ -26,8 +26,10 @@ from sparring.learn.objectives import (
     sums_of,
 )
 from sparring.learn.optimizer import Optimizer, make_masters
+from sparring.learn.packing import check_packing, read_rows
 from sparring.learn.policies import REFERENCE as REFERENCE
 from sparring.learn.policies import Policies
+from sparring.learn.recompute import layers_of, recomputing
 from sparring.learn.world import World
 from sparring.run.config import LearnConfig
 from sparring.types import BASE, Lesson, Sample, derive
@@ -55,6 +57,11 @@ class Learner:
         self.beginnings: dict[str, dict[str, Tensor]] = {}  # where each iteration restarts from
         self.critics: dict[str, Critic] = {}
         self.critic_optimizers: dict[str, Optimizer] = {}
+        with policies.using(BASE) as model:
+            if config.gradient_checkpointing:
+                layers_of(model)
+            if config.packing:
+                check_packing(model)
         for name in learned:
             if name not in policies.names():
                 policies.add(name)
@@ -197,7 +204,11 @@ class Learner:
     def _accumulate(self, name: str, lessons: list[Lesson]) -> dict[str, float]:
         """Forward and backward over one optimizer batch, in micro-batches."""
         most = self.world.most(len(lessons), self.config.micro_batch)
-        micro_batches = by_budget(lessons, self.config.tokens_per_batch, most)
+        width = None
+        if self.config.packing:
+            micro_batches, width = pack(lessons, self.config.tokens_per_batch, most)
+        else:
+            micro_batches = by_budget(lessons, self.config.tokens_per_batch, most)
         totals = Totals(
             sequences=len(lessons),
             tokens=sum(sum(s.mask) for lesson in lessons for s in members(lesson)),
@@ -211,7 +222,7 @@ class Learner:
             self.critic_optimizers[name].forget()
         for micro, counts in self.world.share(micro_batches):
             samples = [sample for lesson in micro for sample in members(lesson)]
-            batch = collate(samples, pad, self.policies.device)
+            batch = collate(samples, pad, self.policies.device, width)
             loss, stats = self._loss(name, batch, totals)
             (loss * counts).backward()
             found.append((stats, counts))
@@ -255,8 +266,9 @@ class Learner:
 
     def hidden(self, model: Any, batch: Batch) -> Tensor:
         """The model's last hidden state where each token to learn from is foretold."""
-        read = model.get_decoder()(input_ids=batch.ids_RT, use_cache=False)
-        hidden_RTH = read.last_hidden_state
+        again = self.config.gradient_checkpointing and torch.is_grad_enabled()
+        with recomputing(model) if again else nullcontext():
+            hidden_RTH = read_rows(model, batch)
         return hidden_RTH[batch.row_N, batch.place_N]
 
     def score(self, model: Any, hidden_NH: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -111,6 +111,8 @@ def sft_config(config: Config) -> Config:
         lora_dropout=learn.lora_dropout,
         weights=learn.weights,
         tokens_per_batch=learn.tokens_per_batch,
+        packing=learn.packing,
+        gradient_checkpointing=learn.gradient_checkpointing,
         betas=learn.betas,
         max_grad_norm=learn.max_grad_norm,
     )

@@ -1,0 +1,100 @@
+"""Packed rows teach what unpacked ones teach, and a model that lets sequences leak is refused."""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, BloomConfig, masking_utils
+
+from sparring.learn.batches import collate, members, pack
+from sparring.learn.learner import Learner
+from sparring.learn.models import nano_tokenizer
+from sparring.learn.policies import FullPolicies
+from sparring.run.config import ConfigError, LearnConfig
+from sparring.types import Lesson, Pair, Sample
+
+
+def pairs_of(samples: list[Sample]) -> list[Lesson]:
+    return [Pair(a, b) for a, b in zip(samples[0::2], samples[1::2], strict=True)]
+
+
+def step(policies: Any, lessons: list[Lesson], **options: Any) -> list[torch.Tensor]:
+    """The numbers and gradients of one step."""
+    learner = Learner(policies, ["main"], LearnConfig(aggregation="grpo", **options))
+    stats = learner._accumulate("main", lessons)
+    gradients = [p.grad for p in policies.parameters("main").values() if p.grad is not None]
+    return [torch.tensor(list(stats.values())), *gradients]
+
+
+@pytest.mark.parametrize("budget", [16384, 40])
+@pytest.mark.parametrize("objective", ["likelihood", "policy", "preference"])
+@pytest.mark.parametrize("kind", ["full", "lora"])
+def test_packed_rows_teach_what_unpacked_ones_teach(
+    make_policies, make_samples, kind, objective, budget
+):
+    samples = make_samples(12, temperature=0.7)
+    lessons = pairs_of(samples) if objective == "preference" else samples
+    found = []
+    for packing in (False, True):
+        options = {"objective": objective, "packing": packing, "tokens_per_batch": budget}
+        found.append(step(make_policies(kind), lessons, weights=kind, **options))
+    assert len(found[0]) == len(found[1]) > 10
+    for plain, packed in zip(*found, strict=True):
+        torch.testing.assert_close(packed.float(), plain.float(), atol=2e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_no_sequence_sees_another(make_policies, make_samples, attention):
+    policies = make_policies("full")
+    learner = Learner(policies, ["main"], LearnConfig(packing=True))
+    samples = make_samples(8)
+    micro, width = pack(samples, 16384)
+    batch = collate(micro[0], 0, "cpu", width)
+    assert len(batch.ids_RT) < len(samples), "nothing was packed"
+    with torch.no_grad(), policies.using("main") as model:
+        model.set_attn_implementation(attention)
+        together = learner.logprobs(model, batch)[0]
+        alone = [learner.logprobs(model, collate([s], 0, "cpu"))[0] for s in micro[0]]
+    torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-4)
+
+
+def test_a_model_that_lets_them_leak_is_refused(monkeypatch, make_policies):
+    monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda positions: None)
+    with pytest.raises(ConfigError, match="do not see each other in one row"):
+        Learner(make_policies("lora"), ["main"], LearnConfig(packing=True))
+
+
+def test_a_model_without_positions_is_refused():
+    config = BloomConfig(vocab_size=261, hidden_size=32, n_layer=2, n_head=4)
+    policies = FullPolicies(AutoModelForCausalLM.from_config(config), nano_tokenizer())
+    with pytest.raises(ConfigError, match="BloomForCausalLM do; leave it off"):
+        Learner(policies, ["main"], LearnConfig(packing=True))
+
+
+def test_packing_by_hand():
+    def sample(n: int) -> Sample:
+        return Sample("main", list(range(n, 2 * n)), [0] + [1] * (n - 1), [1.0] * n, [0.0] * n)
+
+    lessons = [sample(n) for n in (3, 7, 4)]  # of which 2, 6 and 3 places are read
+    (micro,), width = pack(lessons, 100)
+    assert width == 6 and [len(s.ids) for s in micro] == [7, 4, 3]
+    batch = collate(micro, 0, "cpu", width)
+    assert batch.ids_RT.tolist() == [[7, 8, 9, 10, 11, 12], [4, 5, 6, 3, 4, 0]]
+    assert batch.position_RT.tolist() == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 1, 0]]
+    assert batch.row_N.tolist() == [0] * 6 + [1] * 5
+    assert batch.place_N.tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4]
+
+
+def test_nothing_is_lost_and_budget_and_number_hold():
+    dice = random.Random(0)
+    lessons: list[Lesson] = []
+    for _ in range(60):
+        ids = [dice.randrange(5, 261) for _ in range(dice.randrange(2, 30))]
+        lessons.append(Sample("main", ids, [1] * len(ids), [1.0] * len(ids), [0.0] * len(ids)))
+    for most in (None, 3):
+        micro, width = pack(lessons, 120, most)
+        assert sorted(map(id, lessons)) == sorted(id(x) for some in micro for x in some)
+        for some in micro:
+            shape = collate([s for x in some for s in members(x)], 0, "cpu", width).ids_RT.shape
+            assert shape[0] * shape[1] <= 120 and (most is None or len(some) <= most)
