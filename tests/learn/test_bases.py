@@ -7,12 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from lives import Moment, sparring, train, whole
 from narrow import make_narrow
+from safetensors.torch import load_file
 
 from sparring.parts import build
 from sparring.run.config import Config, ConfigError, load_recipe
-from sparring.run.policy import add_policy, load_engine
+from sparring.run.policy import add_policy, find_trained, load_engine
 from sparring.run.rundir import read_lines
 from sparring.types import Request, Sampling
 
@@ -74,6 +76,11 @@ def test_those_who_played_each_other_meet_again(narrow: Path, tmp_path: Path) ->
     words = (f"{run}@2:main", "--against", f"{run}@2:ben", "--games", 4, "--json")
     life = sparring("arena", *words, cwd=tmp_path)
     assert life.code == 0, life.err
+    begun = build(kuhn(f"bases.ben={narrow}", f"begin.ben={run}@2:ben")).learner.policies
+    there = find_trained(f"{run}@2:ben")
+    assert there is not None
+    kept = load_file(there.file)
+    assert all(torch.equal(kept[key], value) for key, value in begun.state("ben").items())
     (tmp_path / "moved").mkdir()
     for name in ("run", "models"):  # both together
         shutil.move(tmp_path / name, tmp_path / "moved" / name)
