@@ -231,7 +231,8 @@ class Speaker:
                 self._step(size)
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            # Of this thread alone: another one may be learning, and allocate, meanwhile.
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._step(size)
             self.decoder.graphs[key] = graph
         return graph.replay

@@ -220,6 +220,26 @@ def test_a_run_learns_through_adapters_and_the_canary_proves_it(
     assert stand_in.done.count("sleep") == 3 and stand_in.done[-1] == "close"
 
 
+@pytest.mark.parametrize("deaf", [False, True])
+def test_games_are_played_ahead_with_adapters_of_the_copy(
+    stand_in: StandIn, tmp_path: Path, deaf: bool
+) -> None:
+    """vLLM has what the copy had, does not sleep, and is held to what it should have."""
+    stand_in.deaf = deaf
+    config = config_of()
+    config["canary"], config["collect"] = 0.01, {**config.get("collect", {}), "ahead": 1}
+    config["learn"]["lr"] = 0.1
+    config["iterations"] = 4
+    if deaf:
+        with pytest.raises(CanaryError, match="speaks with other"):
+            train(make_config(config), tmp_path / "run")
+        return
+    lines = list(read_lines(train(make_config(config), tmp_path / "run").metrics))
+    assert [line["staleness/max"] for line in lines] == [0, 1, 1, 1]
+    assert max(line["learn/canary"] for line in lines) < 1e-4
+    assert "sleep" not in stand_in.done and stand_in.done[-1] == "close"
+
+
 def test_a_swap_that_failed_is_noticed_by_the_canary(stand_in: StandIn, tmp_path: Path) -> None:
     stand_in.deaf = True
     config = config_of()
