@@ -23,6 +23,9 @@ from sparring.types import Lesson, Pair, Sample
 
 Key = tuple[int, ...]
 
+# Packed rows in longest lessons: more leaves fewer pads, and more places that may not be seen.
+ROW = 2
+
 
 @dataclass
 class Batch:
@@ -139,9 +142,9 @@ def by_budget(
 def pack(
     lessons: Sequence[Lesson], tokens: int, most: int | None = None
 ) -> tuple[list[list[Lesson]], int]:
-    """Micro-batches of rows as wide as the longest lesson, and that width: longest first, each
-    lesson goes into the first row that has room for it, next to those that are read alike. Laid
-    row by row: what follows a row's last lesson did not fit behind it."""
+    """Micro-batches of rows of one width, and that width: longest first, each lesson goes into the
+    first row that has room for it, next to those that are read alike. They come row by row: the
+    first lesson of a row did not fit behind the last one of the row before."""
     alike: dict[tuple[Key, ...], list[Lesson]] = {}
     for lesson in lessons:
         alike.setdefault(tuple(dict.fromkeys(map(seen, members(lesson)))), []).append(lesson)
@@ -150,7 +153,8 @@ def pack(
         for keys, some in alike.items()
         for i in range(0, len(some), most or len(some))
     ]
-    width = max(size for size, _ in units)
+    longest = max(size for size, _ in units)
+    width = max(longest, min(tokens, ROW * longest))
     rows: list[tuple[int, list[Lesson]]] = []
     for size, some in sorted(units, key=lambda unit: (-unit[0], _by_length(unit[1][0]))):
         for i, (used, row) in enumerate(rows):

@@ -24,7 +24,7 @@ def chunked_logprobs(
     """Each target's logprob and the entropy at its place, by a linear head; no temperatures means
     that all are 1. Logits exist for one chunk at a time, in the backward pass too, where they are
     computed again."""
-    found: tuple[Tensor, Tensor] = _Chunks.apply(  # type: ignore[no-untyped-call]
+    found: tuple[Tensor, Tensor] = _Chunks.apply(
         hidden_NH, head.weight, head.bias, targets_N, temperature_N, chunk
     )
     return found

@@ -57,7 +57,7 @@ class Optimizer:
     def _take_gradients(self, rounded: list[tuple[Any, Any]]) -> None:
         """The gradients of rounded weights, in float32, for their masters."""
         given = [(p, master) for p, master in rounded if p.grad is not None]
-        for p, master in given:
+        for _, master in given:
             master.grad = torch.empty_like(master)
         self._copy([master.grad for _, master in given], [p.grad for p, _ in given])
 

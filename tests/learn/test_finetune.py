@@ -109,6 +109,16 @@ def test_the_folder_and_its_adapter_speak_alike_and_can_be_gone_on_from(tmp_path
     assert turn.token_ids
 
 
+def test_packed_demonstrations_teach_what_padded_ones_teach(tmp_path: Path, data: Path):
+    options = ("--lora-dropout", 0, "--epochs", 2)  # dropout falls elsewhere in other rows
+    found = []
+    for name, more in (("padded", ()), ("packed", ("--packing",))):
+        life = sparring(*words(data, tmp_path / name), *options, *more, cwd=tmp_path)
+        assert life.code == 0, life.err
+        found.append([line["learn/loss"] for line in facts(tmp_path / name)])
+    assert found[1] == pytest.approx(found[0], abs=1e-4) and len(found[1]) == 2
+
+
 @pytest.mark.parametrize(
     ("record", "said"),
     [

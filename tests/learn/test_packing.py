@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, BloomConfig, masking_utils
 
+from sparring.learn import batches
 from sparring.learn.batches import collate, members, pack
 from sparring.learn.learner import Learner
 from sparring.learn.models import nano_tokenizer
@@ -72,7 +73,9 @@ def test_a_model_without_positions_is_refused():
         Learner(policies, ["main"], LearnConfig(packing=True))
 
 
-def test_packing_by_hand():
+def test_packing_by_hand(monkeypatch):
+    monkeypatch.setattr(batches, "ROW", 1)
+
     def sample(n: int) -> Sample:
         return Sample("main", list(range(n, 2 * n)), [0] + [1] * (n - 1), [1.0] * n, [0.0] * n)
 
