@@ -1,7 +1,8 @@
 """One full-parameter step of policy gradient: tokens per second and peak memory of
 the learner, beside a plain step that keeps all logits.
 
-    python benchmarks/learn.py --policy smollm2 --rows 64 --length 512 [--json]
+    python benchmarks/learn.py --policy smollm2 --rows 64 --length 512 [--head-chunk 1024]
+        [--gradient-checkpointing] [--packing] [--json]
 """
 
 from __future__ import annotations
@@ -77,6 +78,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=64)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--budgets", default="4096,8192,16384,32768")
+    parser.add_argument("--head-chunk", type=int, default=1024)
+    parser.add_argument("--gradient-checkpointing", action="store_true")
+    parser.add_argument("--packing", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -86,7 +90,14 @@ def main() -> None:
     tokens = args.rows * args.length
     found = {}
     for budget in map(int, args.budgets.split(",")):
-        config = LearnConfig(weights="full", lr=1e-6, tokens_per_batch=budget)
+        config = LearnConfig(
+            weights="full",
+            lr=1e-6,
+            tokens_per_batch=budget,
+            head_chunk=args.head_chunk,
+            gradient_checkpointing=args.gradient_checkpointing,
+            packing=args.packing,
+        )
         policies = load_policies(args.policy, config, device=device, dtype=dtype)
         given = samples(args.rows, args.length, policies.config.vocab_size)
         learner = Learner(policies, [MAIN], config)

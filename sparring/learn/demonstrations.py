@@ -1,8 +1,7 @@
 """What is shown instead of sampled: conversations with the reply that was wanted, as samples.
 
-They go through the learner's own batches: sorted by length and padded within a budget of tokens,
-not packed end to end. No sequence then sees another, any model and any attention will do, and the
-step is the same for every budget.
+They go through the learner's own batches: sorted by length and padded within a budget of tokens, so
+that any model and any attention will do; or, with `learn.packing`, laid end to end in rows.
 """
 
 from __future__ import annotations
