@@ -49,7 +49,7 @@ def spoken_gaps(
 
 @torch.no_grad()
 def _gap(learner: Learner, spoke: Policies, name: str, samples: list[Sample]) -> float:
-    micro = by_budget(samples, learner.config.tokens_per_batch)[0]
+    micro = by_budget(samples, learner.budget)[0]
     read = [sample for lesson in micro for sample in members(lesson)]
     batch = collate(read, spoke.tokenizer.pad_token_id, spoke.device)
     with spoke.using(name) as model:

@@ -3,6 +3,7 @@ weights; which algorithm made them it does not know."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,8 @@ from sparring.learn.world import World
 from sparring.run.config import LearnConfig
 from sparring.types import BASE, Lesson, Sample, derive
 
+log = logging.getLogger(__name__)
+
 
 class Learner:
     def __init__(
@@ -49,6 +52,7 @@ class Learner:
     ) -> None:
         self.policies, self.config, self.seed, self.canary = policies, config, seed, canary
         self.max_tokens = max_tokens
+        self.budget = config.tokens_per_batch  # halved where the memory does not hold it
         self.world = World()
         self._entropy_bonus = config.entropy
         self.lr_scale = 1.0  # lowered by the collapse guard
@@ -134,8 +138,7 @@ class Learner:
                     lr = self.lr(
                         done * len(parts) + place, iterations * self.config.epochs * len(parts)
                     )
-                with self._chance(iteration, epoch, place, name):
-                    found = self._accumulate(name, part)
+                found = self._gather(name, part, iteration, epoch, place)
                 if gap is None and not self.supervised:
                     gap = found["canary"]
                     if self.canary is not None:
@@ -172,7 +175,7 @@ class Learner:
         pad = self.policies.tokenizer.pad_token_id
         for name, critic in self.critics.items():
             mine = [s for s in samples if s.policy == name and any(s.mask)]
-            for micro in by_budget(mine, self.config.tokens_per_batch):
+            for micro in by_budget(mine, self.budget):
                 read = [sample for lesson in micro for sample in members(lesson)]
                 batch = collate(read, pad, self.policies.device)
                 with self.policies.using(name) as model:
@@ -201,14 +204,30 @@ class Learner:
             torch.manual_seed(derive(self.seed, "dropout", *place))
             yield
 
+    def _gather(self, name: str, lessons: list[Lesson], *place: object) -> dict[str, float]:
+        """The gradient of one optimizer batch. Where the memory runs out it is begun again in
+        smaller micro-batches, which change nothing but the time it takes."""
+        longest = max(len(s.ids) for lesson in lessons for s in members(lesson))
+        while True:
+            try:
+                with self._chance(*place, name):
+                    return self._accumulate(name, lessons)
+            except torch.OutOfMemoryError:
+                if self.world.size > 1 or self.budget <= longest:
+                    raise
+            # Out of the handler: what was being computed is held by the error until here.
+            torch.cuda.empty_cache()
+            self.budget //= 2
+            log.warning("out of memory: micro-batches of %s tokens from now on", self.budget)
+
     def _accumulate(self, name: str, lessons: list[Lesson]) -> dict[str, float]:
         """Forward and backward over one optimizer batch, in micro-batches."""
         most = self.world.most(len(lessons), self.config.micro_batch)
         width = None
         if self.config.packing:
-            micro_batches, width = pack(lessons, self.config.tokens_per_batch, most)
+            micro_batches, width = pack(lessons, self.budget, most)
         else:
-            micro_batches = by_budget(lessons, self.config.tokens_per_batch, most)
+            micro_batches = by_budget(lessons, self.budget, most)
         totals = Totals(
             sequences=len(lessons),
             tokens=sum(sum(s.mask) for lesson in lessons for s in members(lesson)),

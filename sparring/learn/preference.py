@@ -53,7 +53,7 @@ def add_reference(learner: Learner, pairs: Sequence[Pair], reference: str = BASE
     """The reference's logprob of every token to learn from, written into the samples."""
     pad = learner.policies.tokenizer.pad_token_id
     samples: list[Lesson] = [sample for pair in pairs for sample in members(pair)]
-    for micro in by_budget(samples, learner.config.tokens_per_batch):
+    for micro in by_budget(samples, learner.budget):
         batch = collate([s for x in micro for s in members(x)], pad, learner.policies.device)
         with torch.no_grad(), learner.policies.using(reference) as model:
             found = learner.logprobs(model, batch)[0].tolist()

@@ -117,6 +117,32 @@ def test_micro_batches_do_not_change_the_step(make_policies, make_samples):
         assert a[f"learn/{key}"] == pytest.approx(b[f"learn/{key}"], abs=1e-5)
 
 
+def test_a_step_that_does_not_fit_the_memory_is_taken_in_smaller_parts(
+    make_policies, make_samples, monkeypatch, caplog
+):
+    whole, small = (
+        Learner(make_policies("full", ()), ["main"], LearnConfig(weights="full", lr=1e-3))
+        for _ in range(2)
+    )
+    samples = make_samples(8)
+    loss = small._loss
+
+    def full(name, batch, totals):
+        if batch.ids_RT.numel() > 60:
+            raise torch.OutOfMemoryError
+        return loss(name, batch, totals)
+
+    monkeypatch.setattr(small, "_loss", full)
+    expected, found = whole.fit(samples, 0), small.fit(samples, 0)
+    assert found["learn/grad_norm"] == pytest.approx(expected["learn/grad_norm"], rel=1e-4)
+    assert distance(whole.policies.state("main"), small.policies.state("main")) < 1e-3
+    assert small.budget < small.config.tokens_per_batch
+    assert "out of memory" in caplog.text
+    monkeypatch.setattr(small, "_loss", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    with pytest.raises(torch.OutOfMemoryError):  # no part is small enough
+        small.fit(samples, 1)
+
+
 def test_epochs_and_minibatches_make_their_steps(make_policies, make_samples):
     policies = make_policies("lora")
     config = LearnConfig(lr=1e-3, epochs=2, minibatches=3)
