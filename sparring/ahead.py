@@ -80,6 +80,7 @@ class Ahead:
         self.parts, self.jobs_of = parts, jobs_of
         self.bound, self.last = parts.config.collect.ahead, parts.config.iterations
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learn")
+        self._hearing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="canary")
         self._planned: dict[int, _Planned] = {}
         self._known: dict[str, int] = {}  # versions that the copy has, or is going to be given
         for number, batch in enumerate(parts.in_hand, first + 1):
@@ -126,14 +127,15 @@ class Ahead:
         if before is not None:
             await asyncio.wait([before.games])
             before.games.result()  # nothing is played after a failure
-        collecting, learner = self.parts.collecting, self.parts.learner
+        collecting, learner, config = self.parts.collecting, self.parts.learner, self.parts.config
         if snapshot is not None:
             collecting.policies.show(snapshot)
             collecting.publish()
         found = await _play(self.parts, lambda: jobs)
         # Before the copy moves on: afterwards nobody has the weights that spoke.
-        found.canary = await asyncio.to_thread(
-            spoken_gaps, learner, collecting.policies, found.episodes, self.parts.config.canary
+        found.canary = await asyncio.get_running_loop().run_in_executor(
+            self._hearing,
+            partial(spoken_gaps, learner, collecting.policies, found.episodes, config.canary),
         )
         return found
 
@@ -153,6 +155,7 @@ class Ahead:
         await self._drop()
         # Whoever is learning ends its iteration; nothing may move once the run is over.
         self._thread.shutdown(wait=True)
+        self._hearing.shutdown(wait=True)
 
     async def _drop(self) -> None:
         games = [plan.games for plan in self._planned.values()]
@@ -160,6 +163,8 @@ class Ahead:
             task.cancel()
         await asyncio.gather(*games, return_exceptions=True)
         self._planned.clear()
+        # A thread cannot be cancelled; it must not use the copy when that is given to others.
+        await asyncio.get_running_loop().run_in_executor(self._hearing, int)
         await self.parts.collecting.idle()
 
 

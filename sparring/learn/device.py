@@ -39,6 +39,14 @@ def dtype_runs(dtype: str, device: str) -> bool:
     return trial.returncode == 0
 
 
+@cache
+def _stream(device: Any) -> Any:
+    """Always the same one: freed memory is kept for the stream that had it."""
+    import torch
+
+    return torch.cuda.Stream(device)
+
+
 @contextmanager
 def on_own_stream(device: Any) -> Iterator[None]:
     """Work for a GPU in this block goes beside what other threads give it, not after it; what was
@@ -48,7 +56,7 @@ def on_own_stream(device: Any) -> Iterator[None]:
         return
     import torch
 
-    own = torch.cuda.Stream(device)
+    own = _stream(device)
     own.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(own):
         yield
