@@ -10,6 +10,7 @@ import argparse
 import json
 import platform
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -43,6 +44,8 @@ class Gauge(threading.Thread):
         command = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
         # One process that goes on telling: starting one takes longer than an iteration may.
         command += ["--id=0", f"--loop-ms={int(EVERY_S * 1000)}"]
+        if shutil.which(command[0]) is None:
+            return
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         for line in process.stdout:
@@ -176,7 +179,8 @@ def show(found: dict[str, Any]) -> None:
         spent, share = found["seconds"][part], found["share"][part]
         print(f"{part:9}{spent:9.3f} s an iteration {share:7.1%}   {meaning}")
     gpu = found["gpu_utilisation"]
-    print(f"\nGPU: {'no GPU' if gpu is None else f'{gpu:.0f}% of the time'}")
+    unknown = "no GPU" if found["device"].startswith("CPU") else "not known, without nvidia-smi"
+    print(f"\nGPU: {unknown if gpu is None else f'{gpu:.0f}% of the time'}")
     print(f"peak memory: {found['peak_gib']:.2f} GiB")
     if "staleness" in found:
         print(f"staleness: {found['staleness']:g} versions at most")
