@@ -80,9 +80,12 @@ def test_two_processes_learn_what_one_learns(
     assert first["stats"][0]["learn/loss"] != first["stats"][1]["learn/loss"]
     for key, weight in alone["weights"].items():
         assert torch.equal(first["weights"][key], second["weights"][key])
-        # Sums in another order: equal but for the last digits, which Adam's division can swell, to
-        # 4 % of one step where a gradient is next to nothing.
-        torch.testing.assert_close(first["weights"][key], weight, rtol=1e-3, atol=4e-4)
+        # Sums in another order: equal but for the last digits, which Adam's division can swell
+        # where a gradient is next to nothing: in one weight of ten thousand, by a tenth of a step.
+        off = (first["weights"][key] - weight).abs()
+        swollen = off > 2e-4 + 1e-3 * weight.abs()
+        assert int(swollen.sum()) <= max(1, weight.numel() // 10_000), key
+        assert float(off.max()) < 1e-3, key
 
 
 def test_a_run_on_two_processes_has_one_writer_and_the_metrics_of_one(tmp_path: Path) -> None:
