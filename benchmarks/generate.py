@@ -230,10 +230,14 @@ def main() -> None:
     fast = "sparring, graphs" if device == "cuda" else "sparring"
     make = several_turns if args.turns > 1 else single_turn
     speeds = timed(args.rounds, make(args, policies, texts, fast))
-    equal = {dtype: greedy_equal(policies, texts)}
-    if dtype != "float32":
-        equal["float32"] = greedy_equal(endless(args.policy, device, "float32"), texts)
-    sampled = asyncio.run(ask(TransformersEngine(policies), texts[:32], 64, 1.0))
+    equal = {}
+    if args.turns == 1:
+        equal[dtype] = greedy_equal(policies, texts)
+        if dtype != "float32":
+            equal["float32"] = greedy_equal(endless(args.policy, device, "float32"), texts)
+    engine = TransformersEngine(policies)
+    said = play(engine, texts[:COMPARED], min(args.tokens, 64), args.turns, reuse=True)
+    sampled = asyncio.run(said)[-1]  # of games, the last turns: the most is reused there
     found: dict[str, Any] = {
         "tokens_per_second": {k: round(statistics.median(v)) for k, v in speeds.items()},
         "spread": {k: [round(min(v)), round(max(v))] for k, v in speeds.items()},
