@@ -2,7 +2,7 @@
 the learner, beside a plain step that keeps all logits.
 
     python benchmarks/learn.py --policy smollm2 --rows 64 --length 512 [--head-chunk 1024]
-        [--gradient-checkpointing] [--packing] [--json]
+        [--gradient-checkpointing] [--packing] [--compile] [--json]
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--head-chunk", type=int, default=1024)
     parser.add_argument("--gradient-checkpointing", action="store_true")
     parser.add_argument("--packing", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -97,6 +98,7 @@ def main() -> None:
             head_chunk=args.head_chunk,
             gradient_checkpointing=args.gradient_checkpointing,
             packing=args.packing,
+            compile=args.compile,
         )
         policies = load_policies(args.policy, config, device=device, dtype=dtype)
         given = samples(args.rows, args.length, policies.config.vocab_size)

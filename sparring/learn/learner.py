@@ -17,6 +17,7 @@ from sparring.learn.batches import Batch, by_budget, collate, deal, members, pac
 from sparring.learn.canary import CanaryError as CanaryError
 from sparring.learn.canary import check_canary
 from sparring.learn.critic import Critic
+from sparring.learn.fuse import fused
 from sparring.learn.head import chunked_logprobs
 from sparring.learn.losses import Totals
 from sparring.learn.objectives import (
@@ -64,6 +65,8 @@ class Learner:
         with policies.using(BASE) as model:
             if config.gradient_checkpointing:
                 layers_of(model)
+            if config.compile:
+                layers_of(model, "learn.compile")
             if config.packing:
                 check_packing(model)
         for name in learned:
@@ -286,7 +289,10 @@ class Learner:
     def hidden(self, model: Any, batch: Batch) -> Tensor:
         """The model's last hidden state where each token to learn from is foretold."""
         again = self.config.gradient_checkpointing and torch.is_grad_enabled()
-        with recomputing(model) if again else nullcontext():
+        with (
+            fused(model) if self.config.compile else nullcontext(),
+            recomputing(model) if again else nullcontext(),
+        ):
             hidden_RTH = read_rows(model, batch)
         return hidden_RTH[batch.row_N, batch.place_N]
 

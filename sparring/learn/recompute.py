@@ -13,12 +13,12 @@ from torch.utils.checkpoint import checkpoint
 from sparring.run.config import ConfigError
 
 
-def layers_of(model: Any) -> Any:
+def layers_of(model: Any, option: str = "learn.gradient_checkpointing") -> Any:
     layers = getattr(model.get_decoder(), "layers", None)
     if layers is None:
         raise ConfigError(
-            f"learn.gradient_checkpointing computes a decoder's layers again, and "
-            f"{type(model).__name__} has none under that name; leave it off"
+            f"{option} works on a decoder's layers, and {type(model).__name__} has none under that "
+            "name; leave it off"
         )
     return layers
 

@@ -31,6 +31,7 @@ class LearnConfig(Section):
     tokens_per_batch: int = Field(16384, ge=1)
     packing: bool = False  # short sequences one after another in a row, none seeing another
     gradient_checkpointing: bool = False  # layers are computed again in the backward pass
+    compile: bool = False  # layers by torch.compile: worth its half minute on a GPU
     spread: bool = False  # the base model over all processes that learn, with FSDP2
     head_chunk: int = Field(1024, ge=1)
     clip_low: float = Field(0.2, ge=0)

@@ -44,8 +44,9 @@ def test_the_same_gradients_for_twice_the_work(make_samples, weights, objective)
         torch.testing.assert_close(one, other)
 
 
-def test_a_model_without_layers_is_refused():
+@pytest.mark.parametrize("option", ["gradient_checkpointing", "compile"])
+def test_a_model_without_layers_is_refused(option):
     config = GPT2Config(vocab_size=261, n_embd=32, n_layer=2, n_head=4)
     policies = FullPolicies(AutoModelForCausalLM.from_config(config), nano_tokenizer())
-    with pytest.raises(ConfigError, match="GPT2LMHeadModel has none"):
-        Learner(policies, ["main"], LearnConfig(gradient_checkpointing=True))
+    with pytest.raises(ConfigError, match=f"learn.{option} .* GPT2LMHeadModel has none"):
+        Learner(policies, ["main"], LearnConfig(**{option: True}))

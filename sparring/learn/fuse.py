@@ -1,0 +1,37 @@
+"""Layers compiled by torch: a few fused kernels instead of many small ones, which keep less for the
+backward pass. Only the learner's passes; whoever else calls the model gets it as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from sparring.learn.recompute import layers_of
+
+BACKEND = "inductor"
+_forwards: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
+
+
+@contextmanager
+def fused(model: Any) -> Iterator[None]:
+    """Layers called in this block are compiled at the first call. All layers of a model share one
+    code, and torch compiles it once; other lengths than the first make it general."""
+    layers = list(layers_of(model, "learn.compile"))
+    for layer in layers:
+        if layer not in _forwards:
+            _forwards[layer] = torch.compile(_plain(layer), backend=BACKEND)
+        layer.forward = _forwards[layer]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward
+
+
+def _plain(layer: Any) -> Callable[..., Any]:
+    forward: Callable[..., Any] = type(layer).forward.__get__(layer)
+    return forward
