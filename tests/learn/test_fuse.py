@@ -18,7 +18,9 @@ def gradients(batches: list[list], config: LearnConfig) -> list[torch.Tensor]:
     found = []
     for samples in batches:
         learner._accumulate("main", samples)
-        found += [p.grad.clone() for p in policies.parameters("main").values() if p.grad is not None]
+        found += [
+            p.grad.clone() for p in policies.parameters("main").values() if p.grad is not None
+        ]
     with policies.using("main") as model:
         assert "forward" not in vars(model.get_decoder().layers[0])
     return found
