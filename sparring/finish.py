@@ -10,10 +10,10 @@ from typing import Any
 
 from sparring.games import make_games
 from sparring.report import write_report
-from sparring.run import checkpoint
+from sparring.run import checkpoint, needs
 from sparring.run.policy import add_policy, load_engine
 from sparring.run.rundir import RunDir, write_whole
-from sparring.types import derive, episode_to_json
+from sparring.types import MAIN, derive, episode_to_json
 
 UNTRAINED = "untrained"
 _SHOWN = 12  # evaluation games kept for the report, per opponent
@@ -25,9 +25,11 @@ def finish(path: Path) -> Path:
     """Evaluate a finished run as its config says, and write its report."""
     run = RunDir.existing(path)
     config = run.config().evaluate
-    if config.final:
+    games = make_games(run.config().games)
+    ranked = MAIN in needs.learned_policies(run.config(), games.values())
+    if config.final and ranked:
         asyncio.run(_closing_evaluation(run))
-    if config.ladder:
+    if config.ladder and ranked:
         asyncio.run(_ladder(run))
     if run.config().schedule.enabled:
         from sparring.evaluate.crossplay import count_bugs, crossplay

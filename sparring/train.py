@@ -24,6 +24,7 @@ from sparring.run.metrics import lesson_tokens, place, staleness, summaries, sum
 from sparring.run.named import due
 from sparring.run.rundir import RunDir, append, read_lines
 from sparring.run.tracking import Tracking
+from sparring.types import MAIN
 
 Progress = Callable[[dict[str, Any]], None]
 log = logging.getLogger(__name__)
@@ -163,6 +164,8 @@ def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[st
 async def _evaluate(parts: Parts) -> dict[str, float]:
     from sparring.evaluate.standard import as_metrics, evaluate
 
+    if MAIN not in parts.learner.policies.names():  # seats of their own have no common opponent
+        return {}
     config = parts.config.evaluate
     found, _ = await evaluate(
         parts.games,

@@ -250,3 +250,13 @@ def test_a_step_without_a_finite_gradient_is_counted_and_not_taken(
     assert all(torch.isfinite(torch.tensor(value)) for value in stats.values())
     weights = learner.policies.state("main").values()
     assert all(bool(torch.isfinite(w).all()) for w in weights)
+
+
+def test_seats_with_policies_of_their_own_play_to_the_end_unranked(tmp_path: Path) -> None:
+    own = ("players.first=a", "players.second=b", "evaluate.final=4", "evaluate.ladder=2")
+    life = train("kuhn", tmp_path / "two", *own, "iterations=3")
+    assert life.code == 0, life.err
+    assert (tmp_path / "two" / "report.html").exists()
+    for metrics in facts(tmp_path / "two"):
+        assert "learn/a/steps" in metrics  # b has not had a turn yet: a does not know the rules
+        assert not any(key.startswith("eval/") for key in metrics)
