@@ -80,6 +80,9 @@ def _race(stages: Sequence[Mapping[str, float]]) -> str:
     """In words: does either side lose to players it has already met?"""
     if not stages:
         return ""
+    ever = ("discriminator_against_todays", "discriminator_against_yesterdays")
+    if not any(stage[key] for stage in stages for key in ever):
+        return "No discriminator broke anything, so neither an arms race nor a cycle can be seen."
     kept = {
         who: all(
             stage[f"{who}_against_hardest"] >= stage[f"{who}_against_todays"] - 1e-9

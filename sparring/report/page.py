@@ -98,7 +98,7 @@ def _title(run: RunData) -> str:
 
 
 def _header(run: RunData) -> str:
-    done = len(run.lines)
+    done = _iterations(run)
     wanted = run.config.get("iterations")
     progress = f"{done:,} of {wanted:,}" if is_number(wanted) else f"{done:,}"
     games = run.config.get("games")
@@ -125,17 +125,23 @@ def _header(run: RunData) -> str:
     )
 
 
+def _iterations(run: RunData) -> int:
+    """Those that were played; what was measured before the first is a line too."""
+    return sum(line.get("iteration") != 0 for line in run.lines)
+
+
 def _sentence(run: RunData, games: list[str]) -> str:
     """The run in one sentence."""
-    if not run.lines:
+    if not _iterations(run):
         return "This run has not finished an iteration yet."
     who = str(run.config.get("policy") or "A policy")
     what = f" of {listing(games)}" if games else ""
     count, clock = _total(run, "episodes"), _clock(run)
     played = f"{count} games{what}" if count else f"games{what}"
-    once = "" if len(run.lines) == 1 else "s"
+    done = _iterations(run)
+    once = "" if done == 1 else "s"
     spent = f", in {clock}" if clock else ""
-    return f"{who} played {played} over {len(run.lines):,} iteration{once}{spent}."
+    return f"{who} played {played} over {done:,} iteration{once}{spent}."
 
 
 def _total(run: RunData, key: str) -> str:

@@ -31,6 +31,7 @@ def test_today_against_yesterday_by_numbers() -> None:
 def test_a_race_and_a_cycle_are_told_apart() -> None:
     assert "as in an arms race" in _race(over_time(RACE))
     assert "as in a cycle" in _race(over_time(CYCLE))
+    assert "No discriminator broke anything" in _race(over_time([[0.0] * 3] * 3))
     assert _race([]) == ""
 
 
