@@ -127,7 +127,7 @@ def _header(run: RunData) -> str:
 
 def _iterations(run: RunData) -> int:
     """Those that were played; what was measured before the first is a line too."""
-    return sum(line.get("iteration") != 0 for line in run.lines)
+    return sum(line.get("iteration") != 0 or "episodes" in line for line in run.lines)
 
 
 def _sentence(run: RunData, games: list[str]) -> str:
