@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 
 class Clock:
@@ -13,39 +13,35 @@ class Clock:
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self._now = now
-        self._speaking = self._ruling = 0
+        self._working = {"generate": 0, "judge": 0}
         self._last = now()
         self._spent = _nothing_yet()
 
-    @contextmanager
-    def generating(self) -> Iterator[None]:
-        self._tick()
-        self._speaking += 1
-        try:
-            yield
-        finally:
-            self._tick()
-            self._speaking -= 1
+    def generating(self) -> AbstractContextManager[None]:
+        return self._at_work("generate")
+
+    def judging(self) -> AbstractContextManager[None]:
+        return self._at_work("judge")
 
     @contextmanager
-    def judging(self) -> Iterator[None]:
+    def _at_work(self, who: str) -> Iterator[None]:
         self._tick()
-        self._ruling += 1
+        self._working[who] += 1
         try:
             yield
         finally:
             self._tick()
-            self._ruling -= 1
+            self._working[who] -= 1
 
     def _tick(self) -> None:
         now = self._now()
         passed, self._last = now - self._last, now
-        if self._speaking:
+        if self._working["generate"]:
             self._spent["generate"] += passed
-            if self._ruling:
+            if self._working["judge"]:
                 self._spent["judge_meanwhile"] += passed
         else:
-            self._spent["judge" if self._ruling else "wait"] += passed
+            self._spent["judge" if self._working["judge"] else "wait"] += passed
 
     def take(self) -> dict[str, float]:
         """Seconds since this was last asked. `generate`, `judge` (while no engine spoke) and `wait`

@@ -166,15 +166,16 @@ def _power(least: int) -> int:
     return 1 << max(6, (least - 1).bit_length())
 
 
+def _variable(name: str, otherwise: object) -> str:
+    """A value that the environment may set."""
+    return f"${{oc.decode:${{oc.env:{name},{otherwise}}}}}"
+
+
 def _config(
     wish: Wish, model: dict[str, Any], prompt_length: int, response_length: int, rows: int
 ) -> str:
     """On top of verl's own `ppo_trainer`. What the environment may set is read when it starts."""
-
-    def variable(name: str, otherwise: object) -> str:
-        return f"${{oc.decode:${{oc.env:{name},{otherwise}}}}}"
-
-    batch, micro = variable("TRAIN_BATCH_SIZE", min(64, rows)), variable("MICRO_BATCH_SIZE", 8)
+    batch, micro = _variable("TRAIN_BATCH_SIZE", min(64, rows)), _variable("MICRO_BATCH_SIZE", 8)
     data = {
         "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
         "defaults": ["ppo_trainer", "_self_"],
@@ -192,29 +193,7 @@ def _config(
             "filter_overlong_prompts": True,
             "return_raw_chat": True,
         },
-        "actor_rollout_ref": {
-            "model": {**model, "lora_rank": wish.lora_rank},
-            "actor": {
-                "optim": {"lr": wish.lr},
-                "ppo_mini_batch_size": batch,
-                "ppo_micro_batch_size_per_gpu": micro,
-                "ppo_epochs": variable("EPOCHS_PER_ITER", 1),
-                "use_kl_loss": False,
-            },
-            "rollout": {
-                "name": "vllm",
-                "n": wish.group,  # games on each table: the group
-                "temperature": wish.temperature,
-                "tensor_model_parallel_size": 1,
-                "log_prob_micro_batch_size_per_gpu": micro,
-                "calculate_log_probs": True,
-                "agent": {
-                    "default_agent_loop": AGENT,
-                    "agent_loop_config_path": f"{_HERE}/{AGENTS}",
-                },
-            },
-            "ref": {"log_prob_micro_batch_size_per_gpu": micro},
-        },
+        "actor_rollout_ref": _actor(wish, model, batch, micro),
         "reward": {
             "custom_reward_function": {
                 "path": "pkg://sparring.integrations.verl",
@@ -224,9 +203,9 @@ def _config(
         "trainer": {
             "project_name": "sparring",
             "experiment_name": "${oc.env:EXP_NAME,matching}",
-            "n_gpus_per_node": variable("N_GPUS", 1),
-            "nnodes": variable("N_NODES", 1),
-            "total_epochs": variable("NUM_ITERATIONS", 3),
+            "n_gpus_per_node": _variable("N_GPUS", 1),
+            "nnodes": _variable("N_NODES", 1),
+            "total_epochs": _variable("NUM_ITERATIONS", 3),
             "default_local_dir": f"{_HERE}/checkpoints",
             "logger": ["console"],
             "save_freq": 10,
@@ -237,6 +216,32 @@ def _config(
         "# verl's own ppo_trainer, with a game of sparring for a rollout. Started by launch.sh.\n"
     )
     return note + yaml.safe_dump(data, sort_keys=False)
+
+
+def _actor(wish: Wish, model: dict[str, Any], batch: str, micro: str) -> dict[str, Any]:
+    return {
+        "model": {**model, "lora_rank": wish.lora_rank},
+        "actor": {
+            "optim": {"lr": wish.lr},
+            "ppo_mini_batch_size": batch,
+            "ppo_micro_batch_size_per_gpu": micro,
+            "ppo_epochs": _variable("EPOCHS_PER_ITER", 1),
+            "use_kl_loss": False,
+        },
+        "rollout": {
+            "name": "vllm",
+            "n": wish.group,  # games on each table: the group
+            "temperature": wish.temperature,
+            "tensor_model_parallel_size": 1,
+            "log_prob_micro_batch_size_per_gpu": micro,
+            "calculate_log_probs": True,
+            "agent": {
+                "default_agent_loop": AGENT,
+                "agent_loop_config_path": f"{_HERE}/{AGENTS}",
+            },
+        },
+        "ref": {"log_prob_micro_batch_size_per_gpu": micro},
+    }
 
 
 def _launch() -> str:
