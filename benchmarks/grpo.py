@@ -2,6 +2,7 @@
 in turns, each in a process of its own: samples per second and peak memory.
 
     python benchmarks/grpo.py [--policy nano] [--prompts 16] [--generations 8] [--tokens 64]
+        [--learn tokens_per_batch=4096 …]
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ class OneReply(Game):
         return Outcome(writer=reward(turn.text))
 
 
-def ours(args: argparse.Namespace) -> list[float]:
+Steps = list[tuple[float, float]]  # seconds of generating, and of the whole step
+
+
+def ours(args: argparse.Namespace) -> Steps:
     from sparring.collect import Job, collect
     from sparring.credit.group_relative import GroupRelative
     from sparring.engines.transformers import TransformersEngine
@@ -57,7 +61,8 @@ def ours(args: argparse.Namespace) -> list[float]:
 
     fast_allocations()
     device, dtype = choose_device()
-    config = LearnConfig(weights="full", lr=LR, aggregation="grpo")
+    given = dict(word.split("=", 1) for word in args.learn)
+    config = LearnConfig(weights="full", lr=LR, aggregation="grpo", **given)
     policies = load_policies(args.policy, config, device=device, dtype=dtype)
     learner = Learner(policies, [MAIN], config, max_tokens=args.tokens)
     engine = TransformersEngine(policies, max_batch=args.prompts * args.generations)
@@ -81,12 +86,13 @@ def ours(args: argparse.Namespace) -> list[float]:
         started = time.perf_counter()
         sampling = Sampling(max_tokens=args.tokens)
         episodes = asyncio.run(collect(jobs, engine.act, sampling=sampling))
+        played = time.perf_counter()
         learner.fit(teach(credit, episodes), step, args.steps + 1)
-        seconds.append(time.perf_counter() - started)
+        seconds.append((played - started, time.perf_counter() - started))
     return seconds[1:]
 
 
-def theirs(args: argparse.Namespace) -> list[float]:
+def theirs(args: argparse.Namespace) -> Steps:
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
@@ -103,6 +109,14 @@ def theirs(args: argparse.Namespace) -> list[float]:
         [{"prompt": [{"role": "user", "content": question(i)}]} for i in range(count)]
     )
     stamps: list[float] = []
+    spoken: list[float] = []
+
+    class Speaking(GRPOTrainer):
+        def _generate(self, *given: Any) -> Any:
+            started = time.perf_counter()
+            said = super()._generate(*given)
+            spoken.append(time.perf_counter() - started)
+            return said
 
     class Clock(TrainerCallback):
         def on_step_end(self, *_: Any, **__: Any) -> None:
@@ -129,7 +143,7 @@ def theirs(args: argparse.Namespace) -> list[float]:
         def rewards(completions: list[Any], **_: Any) -> list[float]:
             return [reward(completion[0]["content"]) for completion in completions]
 
-        trainer = GRPOTrainer(
+        trainer = Speaking(
             model=model,
             args=plan,
             train_dataset=data,
@@ -138,7 +152,8 @@ def theirs(args: argparse.Namespace) -> list[float]:
             callbacks=[Clock()],
         )
         trainer.train()
-    return [b - a for a, b in itertools.pairwise(stamps)]
+    whole = [b - a for a, b in itertools.pairwise(stamps)]
+    return list(zip(spoken[1:], whole, strict=True))
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
@@ -150,7 +165,12 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     else:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     samples = args.prompts * args.generations
-    return {"samples_per_second": [samples / s for s in seconds], "peak_gib": peak}
+    return {
+        "samples_per_second": [samples / whole for _, whole in seconds],
+        "generating_s": [spoken for spoken, _ in seconds],
+        "step_s": [whole for _, whole in seconds],
+        "peak_gib": peak,
+    }
 
 
 def main() -> None:
@@ -161,6 +181,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--learn", nargs="*", default=[], help="key=value for our learner")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", choices=["sparring", "trl"], help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -175,9 +196,14 @@ def main() -> None:
             results.append(json.loads(out.strip().splitlines()[-1]))
     speed = {n: [statistics.median(r["samples_per_second"]) for r in rs] for n, rs in found.items()}
     peak = {n: max(r["peak_gib"] for r in rs) for n, rs in found.items()}
+    seconds = {
+        n: {k: statistics.median(x for r in rs for x in r[k]) for k in ("generating_s", "step_s")}
+        for n, rs in found.items()
+    }
     summary = {
         "samples_per_second": {n: statistics.median(v) for n, v in speed.items()},
         "spread": {n: [min(v), max(v)] for n, v in speed.items()},
+        "seconds": seconds,
         "peak_gib": peak,
         "speed_ratio": statistics.median(speed["sparring"]) / statistics.median(speed["trl"]),
         "memory_ratio": peak["sparring"] / peak["trl"],
@@ -188,7 +214,8 @@ def main() -> None:
     for name, values in speed.items():
         print(
             f"{name:9} {statistics.median(values):8.1f} samples/s "
-            f"({min(values):.1f} to {max(values):.1f})   peak {peak[name]:.2f} GiB"
+            f"({min(values):.1f} to {max(values):.1f})   peak {peak[name]:.2f} GiB   a step "
+            f"{seconds[name]['step_s']:.2f} s, of it generating {seconds[name]['generating_s']:.2f}"
         )
     print(f"{summary['speed_ratio']:.1f} × the samples, {summary['memory_ratio']:.2f} × the memory")
 

@@ -2,7 +2,7 @@
 the learner, beside a plain step that keeps all logits.
 
     python benchmarks/learn.py --policy smollm2 --rows 64 --length 512 [--head-chunk 1024]
-        [--gradient-checkpointing] [--packing] [--compile] [--json]
+        [--gradient-checkpointing] [--packing] [--compile] [--profile] [--json]
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -72,6 +73,28 @@ def measured(work: Callable[[], Any], tokens: int, rounds: int, cuda: bool) -> d
     }
 
 
+def kernels(work: Callable[[], Any], most: int = 14) -> list[str]:
+    """Where a GPU's time goes in one step: how much of it any kernel ran, and the longest ones."""
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        work()
+        torch.cuda.synchronize()
+    wall = time.perf_counter() - started
+    # A kernel by its name without template arguments: shapes and layouts are beside the point.
+    spent: dict[str, list[float]] = {}
+    for event in seen.events():
+        spent.setdefault(event.name.split("<")[0][-60:], []).append(event.device_time / 1e3)
+    busy = sum(map(sum, spent.values()))
+    longest = sorted(spent.items(), key=lambda item: -sum(item[1]))[:most]
+    return [
+        f"profiled step {wall * 1e3:.0f} ms, kernels {busy:.0f} ms",
+        *(f"  {sum(times):7.2f} ms {len(times):6} × {name}" for name, times in longest),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", default="smollm2")
@@ -82,6 +105,7 @@ def main() -> None:
     parser.add_argument("--gradient-checkpointing", action="store_true")
     parser.add_argument("--packing", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--profile", action="store_true", help="the GPU's kernels, after each")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -104,8 +128,10 @@ def main() -> None:
         given = samples(args.rows, args.length, policies.config.vocab_size)
         learner = Learner(policies, [MAIN], config)
         found[f"learner, {budget} tokens at a time"] = measured(
-            lambda learner=learner, given=given: learner.fit(given, 0), tokens, args.rounds, cuda
+            partial(learner.fit, given, 0), tokens, args.rounds, cuda
         )
+        if args.profile and cuda:
+            print(*kernels(partial(learner.fit, given, 0)), sep="\n")
         del learner, policies
         if cuda:
             torch.cuda.empty_cache()
