@@ -1,10 +1,13 @@
-"""Layers compiled by torch: a few fused kernels instead of many small ones, which keep less for the
-backward pass. Only the learner's passes; whoever else calls the model gets it as it is."""
+"""Layers, and what is done to logits, compiled by torch: a few fused kernels instead of many small
+ones, which keep less for the backward pass. Only the learner's passes; whoever else calls the model
+gets it as it is."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -30,6 +33,13 @@ def fused(model: Any) -> Iterator[None]:
     finally:
         for layer in layers:
             del layer.forward
+
+
+@cache
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors whose first size changes from call to call."""
+    warnings.filterwarnings("ignore", r"\s*Online softmax is disabled")  # no fault of anybody's
+    return torch.compile(function, backend=BACKEND, dynamic=True)
 
 
 def _plain(layer: Any) -> Callable[..., Any]:

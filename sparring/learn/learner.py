@@ -303,6 +303,7 @@ class Learner:
             batch.target_N,
             batch.temperature_N,
             self.config.head_chunk,
+            fuse=self.config.compile,
         )
 
     @torch.no_grad()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sparring.learn import fuse
+from sparring.learn import fuse, head
 from sparring.learn.learner import Learner
 from sparring.learn.models import load_model
 from sparring.learn.policies import wrap_model
@@ -32,17 +32,24 @@ def test_the_same_gradients(make_samples, monkeypatch, weights, again):
     compiled = []
     compile_ = torch.compile
 
-    def traced(forward, backend):
-        compiled.append(backend)
-        return compile_(forward, backend="aot_eager")  # the same graphs, without the C++
+    def traced(function, backend, **words):
+        compiled.append((function.__name__, backend))
+        return compile_(function, backend="aot_eager", **words)  # the same graphs, without the C++
 
     monkeypatch.setattr(torch, "compile", traced)
+    monkeypatch.setattr(head, "compiled", fuse.compiled.__wrapped__)  # nothing kept between tests
     batches = [make_samples(6), make_samples(3)]
-    options = {"weights": weights, "gradient_checkpointing": again, "tokens_per_batch": 48}
+    options = {
+        "weights": weights,
+        "gradient_checkpointing": again,
+        "tokens_per_batch": 48,
+        "entropy": 0.1,
+    }
     plain = gradients(batches, LearnConfig(**options))
     assert not compiled
     fused = gradients(batches, LearnConfig(**options, compile=True))
-    assert set(compiled) == {fuse.BACKEND}
+    assert {name for name, _ in compiled} == {"forward", "_scores", "_logits_gradient"}
+    assert {backend for _, backend in compiled} == {fuse.BACKEND}
     assert len(plain) == len(fused) > 10
     for one, other in zip(plain, fused, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)

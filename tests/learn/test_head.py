@@ -79,13 +79,13 @@ def test_a_frozen_head_still_passes_the_gradient_on():
 
 def test_no_chunk_sees_more_than_its_share_of_the_logits(monkeypatch):
     rows = []
-    real = head_module._logits
+    real = head_module.F.linear
 
     def spy(hidden: Tensor, *words: Any) -> Tensor:
         rows.append(len(hidden))
         return real(hidden, *words)
 
-    monkeypatch.setattr(head_module, "_logits", spy)
+    monkeypatch.setattr(head_module.F, "linear", spy)
     hidden = torch.randn(10, 5, requires_grad=True)
     targets = torch.zeros(10, dtype=torch.int64)
     logprobs, _ = chunked_logprobs(hidden, torch.nn.Linear(5, 8), targets, torch.ones(10), 4)
