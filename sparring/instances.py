@@ -13,7 +13,7 @@ from sparring.credit.group_relative import centred
 from sparring.credit.samples import join
 from sparring.games.matching_tables import shown
 from sparring.run.config import ConfigError
-from sparring.types import Episode, Message, Sample, Task
+from sparring.types import Episode, Message, Sample, Task, episode_to_json
 
 FORMAT = 1  # of the parquet files; another one is refused
 GAMES, TRAIN, VAL = "selfplay_games.jsonl", "train.parquet", "val.parquet"
@@ -101,7 +101,7 @@ def game_line(episode: Episode, index: int) -> str:
     if episode.game == "matching":
         head |= {"table": data.get("table"), "views": {s: _view(data, s) for s in data["seen"]}}
     head["actions"] = facts.get("moves")
-    return json.dumps({**head, "episode": asdict(episode)}, separators=(",", ":"))
+    return json.dumps({**head, "episode": episode_to_json(episode)}, separators=(",", ":"))
 
 
 def _view(data: Mapping[str, Any], seat: str) -> dict[str, Any]:
