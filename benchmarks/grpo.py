@@ -2,7 +2,10 @@
 in turns, each in a process of its own: samples per second and peak memory.
 
     python benchmarks/grpo.py [--policy nano] [--prompts 16] [--generations 8] [--tokens 64]
-        [--learn tokens_per_batch=4096 …]
+        [--learn tokens_per_batch=4096 …] [--trl-float32]
+
+TRL is left as it comes: gradient checkpointing, and where the weights are bf16 its moments are too.
+With --trl-float32 it is given float32 weights and computes in bf16, which is what our learner does.
 """
 
 from __future__ import annotations
@@ -101,7 +104,8 @@ def theirs(args: argparse.Namespace) -> Steps:
     from sparring.learn.models import load_model
 
     device, dtype = choose_device()
-    model, tokenizer = load_model(args.policy, device=device, dtype=dtype, seed=0)
+    precise = "float32" if args.trl_float32 else dtype
+    model, tokenizer = load_model(args.policy, device=device, dtype=precise, seed=0)
     model.train()
     tokenizer.padding_side = "left"
     count = args.prompts * (args.steps + 2)
@@ -182,6 +186,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--learn", nargs="*", default=[], help="key=value for our learner")
+    parser.add_argument("--trl-float32", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", choices=["sparring", "trl"], help=argparse.SUPPRESS)
     args = parser.parse_args()
