@@ -8,6 +8,7 @@ the learner, beside a plain step that keeps all logits.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import random
 import statistics
@@ -56,6 +57,7 @@ def plain_step(model: Any, adam: Any, given: list[Sample]) -> None:
 
 def measured(work: Callable[[], Any], tokens: int, rounds: int, cuda: bool) -> dict[str, Any]:
     work()
+    gc.freeze()  # as the loop of a run does
     if cuda:
         torch.cuda.reset_peak_memory_stats()
     speeds = []

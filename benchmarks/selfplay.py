@@ -130,7 +130,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     gpu = [run["gpu_utilisation"] for run in runs if run["gpu_utilisation"] is not None]
     return {
         "device": runs[0]["device"],
-        "versions": {p: metadata.version(p) for p in ("sparring", "torch", "transformers")}
+        "versions": {p: metadata.version(p) for p in ("torch", "transformers")}
         | {"python": platform.python_version()},
         "rounds": len(runs),
         "iterations": len(lines),

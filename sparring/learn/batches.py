@@ -57,10 +57,9 @@ def collate(
     laid = _lay(dict.fromkeys(map(seen, samples)), width)
     rows = 1 + max(row for row, _ in laid.values())
     shape = (rows, max(at + len(key) for key, (_, at) in laid.items()))
-    ids_RT, position_RT = np.full(shape, pad, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    ids_RT = np.full(shape, pad, dtype=np.int64)
     for key, (row, at) in laid.items():
         ids_RT[row, at : at + len(key)] = key
-        position_RT[row, at : at + len(key)] = range(len(key))
     lengths = [len(s.ids) for s in samples]
     sample_L = np.repeat(np.arange(len(samples)), lengths)
     place_L = np.arange(sum(lengths)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -72,11 +71,14 @@ def collate(
         return _send(_flat(lists, np.float32)[learned_L], device)
 
     def judged(lists: Iterable[Sequence[float]]) -> Tensor:
-        return real(x if x else [0.0] * n for x, n in zip(lists, lengths, strict=True))
+        given = list(lists)
+        if not any(given):
+            return torch.zeros(int(learned_L.sum()), device=device)
+        return real(x if x else [0.0] * n for x, n in zip(given, lengths, strict=True))
 
     return Batch(
         ids_RT=_send(ids_RT, device),
-        position_RT=None if width is None else _send(position_RT, device),
+        position_RT=None if width is None else _send(_positions(laid, shape), device),
         row_N=_send(row_L[learned_L], device),
         place_N=_send((begin_L + place_L)[learned_L] - 1, device),
         target_N=_send(_flat((s.ids for s in samples), np.int64)[learned_L], device),
@@ -102,8 +104,16 @@ def _lay(keys: Iterable[Key], width: int | None) -> dict[Key, tuple[int, int]]:
     return laid
 
 
+def _positions(laid: dict[Key, tuple[int, int]], shape: tuple[int, int]) -> np.ndarray:
+    """Each sequence's own, from 0."""
+    position_RT = np.zeros(shape, dtype=np.int64)
+    for key, (row, at) in laid.items():
+        position_RT[row, at : at + len(key)] = np.arange(len(key))
+    return position_RT
+
+
 def _flat(lists: Iterable[Sequence[float]], dtype: Any) -> np.ndarray:
-    return np.fromiter(chain.from_iterable(lists), dtype)
+    return np.array(list(chain.from_iterable(lists)), dtype)
 
 
 def _send(array: np.ndarray, device: torch.device | str) -> Tensor:
