@@ -16,6 +16,7 @@ import logging
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -90,6 +91,8 @@ class VllmEngine:
         self._numbers = itertools.count(1)
         self._turns: dict[str, asyncio.Lock] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="sparring-adapters-"))
+        # Closed or not, nothing stays behind: adapters are tens of megabytes each.
+        self._sweep = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     async def act(self, request: Request) -> Turn:
         prompt_ids = self.chat.prompt_ids(request)
@@ -142,7 +145,7 @@ class VllmEngine:
 
     async def close(self) -> None:
         await self.link.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._sweep()
 
     async def _adapter(self, policy: str) -> Adapter | None:
         """The adapter that vLLM has of this policy, given to it now if need be."""
