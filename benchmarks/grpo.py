@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import itertools
 import json
 import resource
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from sparring.game import Game, Outcome, Table
@@ -52,24 +54,33 @@ Steps = list[tuple[float, float]]  # seconds of generating, and of the whole ste
 
 
 def ours(args: argparse.Namespace) -> Steps:
+    from sparring.learn.device import choose_device, fast_allocations
+    from sparring.learn.workbench import workbench
+
+    fast_allocations()
+    device, dtype = choose_device()
+    with workbench(device):
+        return _ours(args, device, dtype)
+
+
+def _ours(args: argparse.Namespace, device: str, dtype: str) -> Steps:
     from sparring.collect import Job, collect
     from sparring.credit.group_relative import GroupRelative
     from sparring.engines.transformers import TransformersEngine
-    from sparring.learn.device import choose_device, fast_allocations
     from sparring.learn.learner import Learner
     from sparring.learn.policies import load_policies
+    from sparring.learn.workbench import bench
     from sparring.run.config import LearnConfig
     from sparring.teach import teach
     from sparring.types import MAIN, Sampling
 
-    fast_allocations()
-    device, dtype = choose_device()
     given = dict(word.split("=", 1) for word in args.learn)
     config = LearnConfig(weights="full", lr=LR, aggregation="grpo", **given)
     policies = load_policies(args.policy, config, device=device, dtype=dtype)
     learner = Learner(policies, [MAIN], config, max_tokens=args.tokens)
     engine = TransformersEngine(policies, max_batch=args.prompts * args.generations)
     game, credit = OneReply(), GroupRelative(scale=True)
+    gc.freeze()  # as the loop of a run does
     seconds = []
     for step in range(args.steps + 1):
         jobs = [
@@ -90,7 +101,9 @@ def ours(args: argparse.Namespace) -> Steps:
         sampling = Sampling(max_tokens=args.tokens)
         episodes = asyncio.run(collect(jobs, engine.act, sampling=sampling))
         played = time.perf_counter()
-        learner.fit(teach(credit, episodes), step, args.steps + 1)
+        lesson = partial(learner.fit, teach(credit, episodes), step, args.steps + 1)
+        shared = bench()
+        shared.submit(lesson).result() if shared else lesson()
         seconds.append((played - started, time.perf_counter() - started))
     return seconds[1:]
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparring.collect import Job, collect
+from sparring.learn.workbench import bench
 from sparring.run.config import Config, ConfigError
 from sparring.types import Episode, Sampling, episode_from_json, episode_to_json
 
@@ -50,7 +51,9 @@ class InTurn:
 
     async def learn(self, lesson: Callable[[], Found]) -> Found:
         async with self.parts.engine.learning():
-            return lesson()
+            if bench() is None:
+                return lesson()
+            return await asyncio.get_running_loop().run_in_executor(bench(), lesson)
 
     def learned(self, iteration: int) -> None:
         """The weights after an iteration are there."""

@@ -18,6 +18,8 @@ from sparring.evaluate.held_out import evaluate_held_out
 from sparring.evaluate.mbpp import evaluate_run
 from sparring.game import opened
 from sparring.jobs import make_jobs
+from sparring.learn.device import choose_device
+from sparring.learn.workbench import workbench
 from sparring.parts import Parts, build, resume_from, roll_back
 from sparring.run import interrupt
 from sparring.run.config import Config
@@ -41,6 +43,14 @@ def train(
 ) -> RunDir:
     """Run a config into a folder, from the start or from its last good checkpoint; `resume_at`
     names another one."""
+    told = config.engine
+    with workbench(choose_device(told.device, told.dtype, config.learn.weights)[0]):
+        return _train(config, path, resume, resume_at, progress or (lambda metrics: None))
+
+
+def _train(
+    config: Config, path: Path, resume: bool, resume_at: str | None, progress: Progress
+) -> RunDir:
     parts = build(config, path)  # before the folder: what cannot be had leaves nothing behind
     run = RunDir.open(path, config, resume=resume or resume_at is not None)
     first = resume_from(run, parts, resume_at)
@@ -50,7 +60,7 @@ def train(
     tracking = Tracking(config, run.path, first)
     try:
         with interrupt.listening():
-            asyncio.run(_play(run, parts, tracking, first, progress or (lambda metrics: None)))
+            asyncio.run(_play(run, parts, tracking, first, progress))
     except interrupt.Interrupted:
         parts.learner.dismiss()
         raise

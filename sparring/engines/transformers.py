@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,6 +34,7 @@ from sparring.engines.rows import Row
 from sparring.engines.slots import Slots
 from sparring.engines.speaker import Speaker, speaker
 from sparring.learn.policies import LoraPolicies, Policies, slot_name
+from sparring.learn.workbench import bench
 from sparring.types import BASE, Request, Turn, VoidGame
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,8 @@ class TransformersEngine:
         self._left: set[int] = set()  # who was there then and has not been served yet
         self._listeners: dict[int, Callable[[str], None]] = {}
         self._server: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1)
+        shared = bench() if policies.device.type == "cpu" else None
+        self._thread = shared or ThreadPoolExecutor(max_workers=1)
         self._graphs = graphs
         self._slots: Slots | None = None
         self._cache = None if cache_gb is None else int(cache_gb * 2**30)
@@ -314,14 +316,14 @@ class TransformersEngine:
             return None
         reason = self._why_not(model)
         if reason:
-            log.info("generating with transformers' own forward pass: %s", reason)
+            _say(f"generating with transformers' own forward pass: {reason}")
             self._speakers[model] = None
             return None
         if self._graphs is None and model.device.type == "cpu":
-            log.info("generating step by step, reading of each conversation only what is new")
+            _say("generating step by step, reading of each conversation only what is new")
             self._speakers[model] = EagerSpeaker(model, self._kept, self.chat)
         else:
-            log.info("generating with captured graphs over a static cache")
+            _say("generating with captured graphs over a static cache")
             self._slots = self._slots or Slots(model, self._cache)
             self._speakers[model] = speaker(model, self._slots, self.chat)
         return self._speakers[model]
@@ -356,3 +358,9 @@ class TransformersEngine:
 def _out_of_memory(error: RuntimeError) -> bool:
     """A GPU's allocator has an error of its own; a CPU's only has words."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+@cache
+def _say(how: str) -> None:
+    """Once, though each checkpoint on a ladder has an engine of its own."""
+    log.info(how)
