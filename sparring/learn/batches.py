@@ -2,7 +2,7 @@
 
 Games repeat themselves: many samples share everything but their last token, and that token is
 never read, only scored. So a batch holds each distinct sequence once and a flat list of the
-tokens to score. Shapes: R distinct rows, T places, L tokens, N tokens to score.
+tokens to score. Shapes: R distinct rows, T places, L tokens, N tokens to score, S samples.
 
 There is no attention mask: rows are padded on the right and attention looks left, so no place that
 is scored sees a pad; and without a mask the fastest attention can be had.
@@ -22,9 +22,23 @@ from torch import Tensor
 from sparring.types import Lesson, Pair, Sample
 
 Key = tuple[int, ...]
+Halves = tuple[Key, Key]  # a sequence's prompt, and what follows it
+Family = dict[
+    tuple[Halves, ...], list[Lesson]
+]  # lessons with the same prompts, those alike together
 
 # Packed rows in longest lessons: more leaves fewer pads, and more places that may not be seen.
 ROW = 2
+SHARED = 4  # the same where lessons share their prompts: more is read once
+
+
+@dataclass
+class Packed:
+    """Who is who in rows of several pieces. A piece sees itself, and the one it goes on from."""
+
+    position_RT: Tensor  # in its own sequence
+    piece_RT: Tensor
+    before_RT: Tensor  # the piece it goes on from; itself, where it begins a sequence
 
 
 @dataclass
@@ -32,7 +46,7 @@ class Batch:
     """A micro-batch: rows padded on the right, and the tokens to learn from as flat vectors."""
 
     ids_RT: Tensor
-    position_RT: Tensor | None  # None: each row is one sequence, from 0
+    packed: Packed | None  # None: each row is one sequence
     row_N: Tensor
     place_N: Tensor  # where the token is predicted from: one before its own place
     target_N: Tensor
@@ -54,18 +68,20 @@ def collate(
     samples: Sequence[Sample], pad: int, device: torch.device | str, width: int | None = None
 ) -> Batch:
     """One row per sequence; or, given a width, as many in a row as fit in their order."""
-    laid = _lay(dict.fromkeys(map(seen, samples)), width)
-    rows = 1 + max(row for row, _ in laid.values())
-    shape = (rows, max(at + len(key) for key, (_, at) in laid.items()))
-    ids_RT = np.full(shape, pad, dtype=np.int64)
-    for key, (row, at) in laid.items():
-        ids_RT[row, at : at + len(key)] = key
     lengths = [len(s.ids) for s in samples]
     sample_L = np.repeat(np.arange(len(samples)), lengths)
     place_L = np.arange(sum(lengths)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    row_L, begin_L = np.array([laid[seen(s)] for s in samples])[sample_L].T
-    heated = any(s.temperature != 1 for s in samples)
     learned_L = _flat((s.mask for s in samples), np.bool_) & (place_L > 0)
+    sample_N, from_N = sample_L[learned_L], place_L[learned_L] - 1
+    packed = None
+    if width is None:
+        ids_RT, row_S = _one_each(samples, pad)
+    else:
+        halves = list(map(_halves, samples))
+        ids_RT, row_S, shift_S2, packed = _end_to_end(halves, pad, width, device)
+        goes_on_N = from_N >= np.array([len(prompt) for prompt, _ in halves])[sample_N]
+        from_N = from_N + shift_S2[sample_N, goes_on_N.astype(np.int64)]
+    heated = any(s.temperature != 1 for s in samples)
 
     def real(lists: Iterable[Sequence[float]]) -> Tensor:
         return _send(_flat(lists, np.float32)[learned_L], device)
@@ -78,38 +94,67 @@ def collate(
 
     return Batch(
         ids_RT=_send(ids_RT, device),
-        position_RT=None if width is None else _send(_positions(laid, shape), device),
-        row_N=_send(row_L[learned_L], device),
-        place_N=_send((begin_L + place_L)[learned_L] - 1, device),
+        packed=packed,
+        row_N=_send(row_S[sample_N], device),
+        place_N=_send(from_N, device),
         target_N=_send(_flat((s.ids for s in samples), np.int64)[learned_L], device),
         advantage_N=real(s.advantages for s in samples),
         logprob_N=real(s.logprobs for s in samples),
         temperature_N=real([s.temperature] * len(s.ids) for s in samples) if heated else None,
-        sample_N=_send(sample_L[learned_L], device),
+        sample_N=_send(sample_N, device),
         value_N=judged(s.values if s.returns else [] for s in samples),
         return_N=judged(s.returns for s in samples),
         samples=len(samples),
     )
 
 
-def _lay(keys: Iterable[Key], width: int | None) -> dict[Key, tuple[int, int]]:
-    """The row of each sequence and where in it the sequence begins."""
-    laid: dict[Key, tuple[int, int]] = {}
-    row, end = -1, 0
-    for key in keys:
-        if row < 0 or width is None or end + len(key) > width:
-            row, end = row + 1, 0
-        laid[key] = (row, end)
-        end += len(key)
-    return laid
+def _one_each(samples: Sequence[Sample], pad: int) -> tuple[np.ndarray, np.ndarray]:
+    """A row for each distinct sequence, and each sample's row."""
+    rows = {key: row for row, key in enumerate(dict.fromkeys(map(seen, samples)))}
+    ids_RT = np.full((len(rows), max(map(len, rows))), pad, dtype=np.int64)
+    for key, row in rows.items():
+        ids_RT[row, : len(key)] = key
+    return ids_RT, np.array([rows[seen(s)] for s in samples])
 
 
-def _positions(laid: dict[Key, tuple[int, int]], shape: tuple[int, int]) -> np.ndarray:
-    """Each sequence's own, from 0."""
-    position_RT = np.zeros(shape, dtype=np.int64)
-    for key, (row, at) in laid.items():
-        position_RT[row, at : at + len(key)] = np.arange(len(key))
-    return position_RT
+def _halves(sample: Sample) -> Halves:
+    """What is seen before anything is learned from, and what is seen after."""
+    first = sample.mask.index(1, 1) if 1 in sample.mask[1:] else len(sample.ids) - 1
+    return tuple(sample.ids[:first]), tuple(sample.ids[first:-1])
+
+
+def _end_to_end(
+    halves: Sequence[Halves], pad: int, width: int, device: torch.device | str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Packed]:
+    """Rows of prompts and what follows them, each once: a prompt that several samples of a row
+    share is read once, and each of them goes on from there. Also each sample's row, and by how
+    much its two halves lie further on than they would by themselves."""
+    pieces: list[tuple[int, int, Key, int, int]] = []  # row, place, ids, position, the one before
+    spots: dict[Halves, tuple[int, int, int]] = {}
+    prompts: dict[Key, tuple[int, int]] = {}  # of this row: place and piece
+    row, end = -1, width
+    for prompt, rest in dict.fromkeys(halves):
+        if prompt not in prompts or end + len(rest) > width:
+            if end + len(prompt) + len(rest) > width:
+                row, end, prompts = row + 1, 0, {}
+            prompts[prompt] = (end, len(pieces))
+            pieces.append((row, end, prompt, 0, len(pieces)))
+            end += len(prompt)
+        place, piece = prompts[prompt]
+        spots[prompt, rest] = (row, place, end - len(prompt))
+        pieces.append((row, end, rest, len(prompt), piece))
+        end += len(rest)
+    shape = (row + 1, max(at + len(ids) for _, at, ids, _, _ in pieces))
+    ids_RT = np.full(shape, pad, dtype=np.int64)
+    position_RT, piece_RT = np.zeros(shape, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
+    before_RT = piece_RT.copy()
+    for number, (row, at, ids, position, before) in enumerate(pieces):
+        here = (row, slice(at, at + len(ids)))
+        ids_RT[here], position_RT[here] = ids, position + np.arange(len(ids))
+        piece_RT[here], before_RT[here] = number, before
+    found = np.array([spots[one] for one in halves])
+    packed = Packed(*(_send(given, device) for given in (position_RT, piece_RT, before_RT)))
+    return ids_RT, found[:, 0], found[:, 1:], packed
 
 
 def _flat(lists: Iterable[Sequence[float]], dtype: Any) -> np.ndarray:
@@ -152,19 +197,19 @@ def by_budget(
 def pack(
     lessons: Sequence[Lesson], tokens: int, most: int | None = None
 ) -> tuple[list[list[Lesson]], int]:
-    """Micro-batches of rows of one width, and that width: longest first, each lesson goes into the
-    first row that has room for it, next to those that are read alike. They come row by row: the
+    """Micro-batches of rows of one width, and that width: longest first, each unit of lessons that
+    share their prompt goes into the first row that has room for it. They come row by row: the
     first lesson of a row did not fit behind the last one of the row before."""
-    alike: dict[tuple[Key, ...], list[Lesson]] = {}
+    families: dict[tuple[Key, ...], Family] = {}
     for lesson in lessons:
-        alike.setdefault(tuple(dict.fromkeys(map(seen, members(lesson)))), []).append(lesson)
-    units = [
-        (sum(map(len, keys)), some[i : i + (most or len(some))])
-        for keys, some in alike.items()
-        for i in range(0, len(some), most or len(some))
-    ]
-    longest = max(size for size, _ in units)
-    width = max(longest, min(tokens, ROW * longest))
+        halves = tuple(dict.fromkeys(map(_halves, members(lesson))))
+        prompts = tuple(dict.fromkeys(prompt for prompt, _ in halves))
+        families.setdefault(prompts, {}).setdefault(halves, []).append(lesson)
+    begun = [(sum(map(len, prompts)), family) for prompts, family in families.items()]
+    longest = max(used + max(map(_more, family)) for used, family in begun)
+    shared = any(len(family) > 1 for family in families.values())
+    width = max(longest, min(tokens, (SHARED if shared else ROW) * longest))
+    units = [unit for used, family in begun for unit in _units(used, family, width, most)]
     rows: list[tuple[int, list[Lesson]]] = []
     for size, some in sorted(units, key=lambda unit: (-unit[0], _by_length(unit[1][0]))):
         for i, (used, row) in enumerate(rows):
@@ -184,6 +229,27 @@ def pack(
             batches.append(list(row))
             taken = 1
     return batches, width
+
+
+def _more(halves: tuple[Halves, ...]) -> int:
+    """Places that a lesson takes behind its prompts."""
+    return sum(len(rest) for _, rest in halves)
+
+
+def _units(
+    prompts: int, family: Family, width: int, most: int | None
+) -> list[tuple[int, list[Lesson]]]:
+    """Lessons with the same prompts, as many as fit a row, with the places they take together."""
+    units: list[tuple[int, list[Lesson]]] = []
+    for halves, alike in family.items():
+        for i in range(0, len(alike), most or len(alike)):
+            some, more = alike[i : i + (most or len(alike))], _more(halves)
+            used, row = units[-1] if units else (width + 1, [])
+            if used + more <= width and (most is None or len(row) + len(some) <= most):
+                units[-1] = (used + more, [*row, *some])
+            else:
+                units.append((prompts + more, some))
+    return units
 
 
 def _by_length(lesson: Lesson) -> tuple[int, list[list[int]]]:

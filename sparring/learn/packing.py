@@ -1,5 +1,6 @@
-"""Rows in which several sequences lie one after another. That no sequence sees another is up to the
-model's own code, which has to tell them apart by their positions: so it is tried, not believed."""
+"""Rows in which several sequences lie one after another, and those that begin alike share their
+beginning. That no sequence sees another is up to a mask that the model's own code has to heed: so
+it is tried, not believed."""
 
 from __future__ import annotations
 
@@ -8,32 +9,62 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sparring.learn.batches import Batch
+from sparring.learn.batches import Batch, Packed, collate
 from sparring.run.config import ConfigError
+from sparring.types import MAIN, Sample
 
-TRIAL = 12  # tokens of each of the two sequences
+TRIAL = 6  # tokens of each half of a sequence
 
 
 def read_rows(model: Any, batch: Batch) -> Tensor:
-    """The last hidden state at every place. Positions are told only where rows are packed."""
-    told = {} if batch.position_RT is None else {"position_ids": batch.position_RT}
+    """The last hidden state at every place. Positions and who sees whom are told only where rows
+    are packed."""
+    told = {}
+    if batch.packed is not None:
+        told = {
+            "position_ids": batch.packed.position_RT,
+            "attention_mask": _mask(model, batch.packed),
+        }
     read = model.get_decoder()(input_ids=batch.ids_RT, use_cache=False, **told)
     hidden: Tensor = read.last_hidden_state
     return hidden
 
 
+def _mask(model: Any, packed: Packed) -> Tensor:
+    """Which place (first T) sees which (second T): those to its left of its own piece, and of the
+    piece that it goes on from."""
+    own = packed.piece_RT[:, :, None] == packed.piece_RT[:, None, :]
+    before = packed.before_RT[:, :, None] == packed.piece_RT[:, None, :]
+    sees_RTT = (own | before).tril()[:, None]
+    if model.config._attn_implementation != "eager":
+        return sees_RTT
+    lowest = torch.finfo(model.dtype).min  # what is added to a score, where nothing is left out
+    return torch.zeros_like(sees_RTT, dtype=model.dtype).masked_fill(~sees_RTT, lowest)
+
+
 @torch.no_grad()
 def check_packing(model: Any) -> None:
-    """Read a sequence alone and behind another one: it must come out the same."""
-    ids = (torch.arange(2 * TRIAL, device=model.device) * 7 + 11) % model.config.vocab_size
-    positions = torch.arange(TRIAL, device=model.device).repeat(2)
-    decoder = model.get_decoder()
+    """Read sequences alone, and in one row with another: they must come out the same."""
+    if getattr(model.config, "sliding_window", None) is not None:  # which our mask would open
+        raise ConfigError(_refusal(model))
+
+    def sample(begin: int, then: int) -> Sample:
+        ids = [(begin * 7 + i * 11) % model.config.vocab_size for i in range(TRIAL)]
+        ids += [(then * 13 + i * 5) % model.config.vocab_size for i in range(TRIAL)]
+        half = [0.0] * TRIAL
+        return Sample(MAIN, ids, [0] * TRIAL + [1] * TRIAL, half + half, half + half)
+
+    samples = [sample(1, 1), sample(1, 2), sample(2, 3)]
+
+    def read(some: list[Sample], width: int | None = None) -> Tensor:
+        batch = collate(some, 0, model.device, width)
+        return read_rows(model, batch)[batch.row_N, batch.place_N].float()
+
+    alone = torch.cat([read([one]) for one in samples])
     try:
-        behind = decoder(input_ids=ids[None], position_ids=positions[None], use_cache=False)
-    except TypeError as error:
+        gap = read(samples, 6 * TRIAL) - alone
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(_refusal(model)) from error
-    alone = decoder(input_ids=ids[None, TRIAL:], use_cache=False).last_hidden_state.float()
-    gap = behind.last_hidden_state[:, TRIAL:].float() - alone
     tolerance = 1e-4 if model.dtype == torch.float32 else 0.05
     if not gap.norm() <= tolerance * alone.norm():
         raise ConfigError(_refusal(model))

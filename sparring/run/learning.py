@@ -29,7 +29,7 @@ class LearnConfig(Section):
     batch: int | None = Field(None, ge=1)  # lessons per optimizer step, instead of minibatches
     micro_batch: int | None = Field(None, ge=1)  # at most so many lessons on the device at once
     tokens_per_batch: int = Field(16384, ge=1)
-    packing: bool = False  # short sequences one after another in a row, none seeing another
+    packing: bool = False  # sequences one after another in a row; a shared prompt is read once
     gradient_checkpointing: bool = False  # layers are computed again in the backward pass
     compile: bool = False  # layers by torch.compile: worth its half minute on a GPU
     spread: bool = False  # the base model over all processes that learn, with FSDP2

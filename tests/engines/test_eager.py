@@ -16,6 +16,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from sparring.engines import transformers as engine_module
 from sparring.engines.blocks import Kept
 from sparring.engines.eager import AHEAD
 from sparring.engines.transformers import TransformersEngine
@@ -259,6 +260,7 @@ def test_other_families(kind, caplog):
     policies = make(kind)
     plain = asyncio.run(talk(TransformersEngine(policies, graphs=False), 2, ("base",)))
     caplog.clear()
+    engine_module._say.cache_clear()  # it is said once
     with caplog.at_level(logging.INFO):
         same(asyncio.run(talk(TransformersEngine(policies), 2, ("base",))), plain)
     if kind == "gpt2":

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, BloomConfig, masking_utils
+from transformers import AutoModelForCausalLM, BloomConfig, Gemma3TextConfig, MistralConfig
 
 from sparring.learn import batches
+from sparring.learn import packing as packing_module
 from sparring.learn.batches import collate, members, pack
 from sparring.learn.learner import Learner
 from sparring.learn.models import nano_tokenizer
@@ -18,6 +19,30 @@ from sparring.types import Lesson, Pair, Sample
 
 def pairs_of(samples: list[Sample]) -> list[Lesson]:
     return [Pair(a, b) for a, b in zip(samples[0::2], samples[1::2], strict=True)]
+
+
+def siblings(prompts: int, each: int) -> list[Sample]:
+    """Groups of samples that begin with the same prompt, of which two are the same throughout."""
+    dice = random.Random(1)
+    found = []
+    for _ in range(prompts):
+        prompt = [dice.randrange(5, 261) for _ in range(dice.randrange(3, 12))]
+        for _ in range(each):
+            said = [dice.randrange(5, 261) for _ in range(dice.randrange(1, 9))]
+            nothing = [0.0] * len(prompt)
+            found.append(
+                Sample(
+                    "main",
+                    prompt + said,
+                    [0] * len(prompt) + [1] * len(said),
+                    nothing + [dice.gauss(0, 1)] * len(said),
+                    nothing + [-5.0] * len(said),
+                )
+            )
+        found[-1].ids, found[-1].mask = list(found[-2].ids), list(found[-2].mask)
+        found[-1].advantages = [0.5 * m for m in found[-1].mask]
+        found[-1].logprobs = [-4.0 * m for m in found[-1].mask]
+    return found
 
 
 def step(policies: Any, lessons: list[Lesson], **options: Any) -> list[torch.Tensor]:
@@ -60,8 +85,65 @@ def test_no_sequence_sees_another(make_policies, make_samples, attention):
     torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("most", [None, 2])
+@pytest.mark.parametrize("budget", [16384, 60])
+@pytest.mark.parametrize("objective", ["likelihood", "policy", "preference"])
+def test_a_prompt_that_is_read_once_teaches_the_same(make_policies, objective, budget, most):
+    samples = siblings(5, 6)
+    lessons = pairs_of(samples) if objective == "preference" else samples
+    found = []
+    for packed in (False, True):
+        options = {"objective": objective, "packing": packed, "tokens_per_batch": budget}
+        options |= {"micro_batch": most, "weights": "full", "entropy": 0.1}
+        found.append(step(make_policies("full"), lessons, **options))
+    for plain, packed in zip(*found, strict=True):
+        torch.testing.assert_close(packed.float(), plain.float(), atol=2e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_siblings_do_not_see_each_other(make_policies, attention):
+    policies = make_policies("full")
+    learner = Learner(policies, ["main"], LearnConfig(packing=True))
+    (micro,), width = pack(siblings(4, 5), 16384)
+    batch = collate(micro, 0, "cpu", width)
+    unshared = sum(len(s.ids) - 1 for s in micro)
+    assert int((batch.packed.piece_RT >= 0).sum()) < 0.7 * unshared, "nothing was shared"
+    with torch.no_grad(), policies.using("main") as model:
+        model.set_attn_implementation(attention)
+        together = learner.logprobs(model, batch)[0]
+        alone = [learner.logprobs(model, collate([s], 0, "cpu"))[0] for s in micro]
+    torch.testing.assert_close(together, torch.cat(alone), atol=1e-5, rtol=1e-4)
+
+
+def test_a_shared_prompt_by_hand():
+    def sample(*ids: int) -> Sample:
+        n = len(ids) - 3
+        return Sample("main", list(ids), [0] * 3 + [1] * n, [1.0] * (n + 3), [0.0] * (n + 3))
+
+    lessons = [sample(1, 2, 3, 10, 11), sample(1, 2, 3, 20, 21, 22), sample(7, 8, 9, 30, 31)]
+    batch = collate(lessons, 0, "cpu", 8)
+    assert batch.ids_RT.tolist() == [[1, 2, 3, 10, 20, 21], [7, 8, 9, 30, 0, 0]]
+    assert batch.packed.position_RT.tolist() == [[0, 1, 2, 3, 3, 4], [0, 1, 2, 3, 0, 0]]
+    assert batch.packed.piece_RT.tolist() == [[0, 0, 0, 1, 2, 2], [3, 3, 3, 4, -1, -1]]
+    assert batch.packed.before_RT.tolist() == [[0, 0, 0, 0, 0, 0], [3, 3, 3, 3, -1, -1]]
+    assert batch.row_N.tolist() == [0, 0, 0, 0, 0, 1, 1]
+    assert batch.place_N.tolist() == [2, 3, 2, 4, 5, 2, 3]
+    assert batch.target_N.tolist() == [10, 11, 20, 21, 22, 30, 31]
+
+
+@pytest.mark.parametrize("kind", [Gemma3TextConfig, MistralConfig])
+def test_layers_that_look_through_a_window_are_refused(kind):
+    config = kind(
+        vocab_size=261, hidden_size=32, intermediate_size=64, num_hidden_layers=6,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, sliding_window=4,
+    )  # fmt: skip
+    policies = FullPolicies(AutoModelForCausalLM.from_config(config), nano_tokenizer())
+    with pytest.raises(ConfigError, match="leave it off"):
+        Learner(policies, ["main"], LearnConfig(packing=True))
+
+
 def test_a_model_that_lets_them_leak_is_refused(monkeypatch, make_policies):
-    monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda positions: None)
+    monkeypatch.setattr(packing_module, "_mask", lambda model, packed: None)
     with pytest.raises(ConfigError, match="do not see each other in one row"):
         Learner(make_policies("lora"), ["main"], LearnConfig(packing=True))
 
@@ -84,7 +166,7 @@ def test_packing_by_hand(monkeypatch):
     assert width == 6 and [len(s.ids) for s in micro] == [7, 4, 3]
     batch = collate(micro, 0, "cpu", width)
     assert batch.ids_RT.tolist() == [[7, 8, 9, 10, 11, 12], [4, 5, 6, 3, 4, 0]]
-    assert batch.position_RT.tolist() == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 1, 0]]
+    assert batch.packed.position_RT.tolist() == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 1, 0]]
     assert batch.row_N.tolist() == [0] * 6 + [1] * 5
     assert batch.place_N.tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4]
 
