@@ -23,9 +23,7 @@ from sparring.types import Lesson, Pair, Sample
 
 Key = tuple[int, ...]
 Halves = tuple[Key, Key]  # a sequence's prompt, and what follows it
-Family = dict[
-    tuple[Halves, ...], list[Lesson]
-]  # lessons with the same prompts, those alike together
+Family = dict[tuple[Halves, ...], list[Lesson]]  # of the same prompts, those alike together
 
 # Packed rows in longest lessons: more leaves fewer pads, and more places that may not be seen.
 ROW = 2
