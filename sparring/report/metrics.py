@@ -59,6 +59,13 @@ KNOWN: dict[str, tuple[str, str, str, bool]] = {
     ),
     "length/tokens": (GAMES, "Length of a reply", "Mean tokens a player says per turn.", False),
     "length/turns": (GAMES, "Length of a game", "Mean turns per game.", False),
+    "reward/avg_batch_reward": (REWARDS, "Mean reward", "Of all who learn, over all games.", False),
+    "lesson_tokens": (
+        LEARNING,
+        "Tokens learned from",
+        "In each iteration, prompts included.",
+        False,
+    ),
     "guard/rollbacks": (
         LEARNING,
         "Roll-backs",
@@ -67,6 +74,12 @@ KNOWN: dict[str, tuple[str, str, str, bool]] = {
     ),
     "turns_per_s": (SPEED, "Turns per second", "Replies collected per second of play.", False),
     "tokens_per_s": (SPEED, "Tokens per second", "Sampled tokens per second of play.", False),
+    "lesson_tokens_per_s": (
+        SPEED,
+        "Tokens learned from per second",
+        "Of learning, prompts included.",
+        False,
+    ),
 }
 # the last part of learn/<key> or learn/<policy>/<key>
 LEARN: dict[str, tuple[str, str, bool]] = {
@@ -105,6 +118,7 @@ LEARN: dict[str, tuple[str, str, bool]] = {
     "grad_norm": ("Size of the gradient", "Its norm before clipping.", False),
     "lr": ("Learning rate", "How large a step each update takes.", False),
     "steps": ("Optimizer steps", "Updates of the weights in each iteration.", False),
+    "skipped": ("Steps not taken", "Because the gradient was not a finite number.", False),
 }
 # eval/<game>/<key>
 EXACT: dict[str, tuple[str, str, bool]] = {
@@ -182,6 +196,9 @@ def place(key: str) -> Place:
     if head == "learn" and rest:
         title, explain, percent = LEARN.get(rest[-1], (humanise(rest[-1]), "", False))
         return Place(LEARNING, title, explain, label="/".join(rest[:-1]), percent=percent)
+    if head == "staleness" and rest:
+        explain = "By how many updates the weights that played are behind; 0 unless played ahead."
+        return Place(LEARNING, "How old the games are", explain, label=humanise(rest[-1]))
     if head == "time" and rest:
         label = humanise(rest[-1].removesuffix("_s"))
         explain = "Wall-clock of each part of an iteration."

@@ -92,7 +92,7 @@ def test_known_metrics_have_plain_titles_and_unknown_ones_readable_ones(page: Pa
         "Games ended by an invalid move",
         "MBPP eval",
         "Pass rate",
-        "Avg batch reward",
+        "Mean reward",
         "What the judge ruled",
     ):
         assert title in page.words
