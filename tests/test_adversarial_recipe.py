@@ -15,6 +15,7 @@ from sparring.curriculum.schedule import plan
 from sparring.parts import build
 from sparring.run import checkpoint, named
 from sparring.run.config import Config, ConfigError, ScheduleConfig, load_recipe
+from sparring.run.machine import detect, settle
 from sparring.run.rundir import RunDir
 from sparring.sandbox import probe
 from sparring.train import make_jobs, train
@@ -26,7 +27,8 @@ TWO = (*LOUD, "games.adversarial_tests.stages=[informal, code]", "collect.episod
 
 
 def smoke(*overrides: str) -> Config:
-    return load_recipe("adversarial", list(overrides), smoke=True)
+    """As the command line settles it on this machine."""
+    return settle(load_recipe("adversarial", list(overrides), smoke=True), detect())[0]
 
 
 def live(run: Path, *words: str, die_at: Moment | None = None) -> Life:

@@ -10,6 +10,7 @@ import yaml
 from lives import sparring
 
 from sparring.run.config import RECIPES, load_recipe, recipe_names
+from sparring.run.machine import detect, settle
 from sparring.run.rundir import RunDir, read_lines
 
 GAMES = {
@@ -33,7 +34,7 @@ def test_a_smoke_run_is_whole_and_takes_less_than_a_minute(tmp_path: Path, recip
         assert line["episodes"] == 16 and line["rate/void"] == 0
         assert {"time/total_s", "turns_per_s", "tokens_per_s"} <= set(line)
     assert "eval/score" in lines[1] and "eval/score" in lines[2]
-    assert RunDir.existing(run).config() == load_recipe(recipe, smoke=True)
+    assert RunDir.existing(run).config() == settle(load_recipe(recipe, smoke=True), detect())[0]
     assert {e.game for i in (1, 2, 3) for e in RunDir(run).read_episodes(i)} == set(GAMES[recipe])
     steps = [f"step_{i:06d}" for i in range(4)]
     assert sorted(p.name for p in (run / "checkpoints").glob("step_*")) == steps
