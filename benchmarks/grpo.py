@@ -108,10 +108,31 @@ def _ours(args: argparse.Namespace, device: str, dtype: str) -> Steps:
     return seconds[1:]
 
 
+def _plan(args: argparse.Namespace, folder: str, device: str, dtype: str) -> Any:
+    from trl import GRPOConfig
+
+    return GRPOConfig(
+        output_dir=folder,
+        per_device_train_batch_size=args.prompts * args.generations,
+        num_generations=args.generations,
+        max_completion_length=args.tokens,
+        max_steps=args.steps + 1,
+        learning_rate=LR,
+        beta=0.0,
+        loss_type="grpo",
+        bf16=dtype == "bfloat16",
+        use_cpu=device == "cpu",
+        report_to=[],
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+    )
+
+
 def theirs(args: argparse.Namespace) -> Steps:
     from datasets import Dataset
     from transformers import TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOTrainer
 
     from sparring.learn.device import choose_device
     from sparring.learn.models import load_model
@@ -140,29 +161,13 @@ def theirs(args: argparse.Namespace) -> Steps:
             stamps.append(time.perf_counter())
 
     with tempfile.TemporaryDirectory() as folder:
-        plan = GRPOConfig(
-            output_dir=folder,
-            per_device_train_batch_size=args.prompts * args.generations,
-            num_generations=args.generations,
-            max_completion_length=args.tokens,
-            max_steps=args.steps + 1,
-            learning_rate=LR,
-            beta=0.0,
-            loss_type="grpo",
-            bf16=dtype == "bfloat16",
-            use_cpu=device == "cpu",
-            report_to=[],
-            save_strategy="no",
-            logging_strategy="no",
-            disable_tqdm=True,
-        )
 
         def rewards(completions: list[Any], **_: Any) -> list[float]:
             return [reward(completion[0]["content"]) for completion in completions]
 
         trainer = Speaking(
             model=model,
-            args=plan,
+            args=_plan(args, folder, device, dtype),
             train_dataset=data,
             reward_funcs=rewards,
             processing_class=tokenizer,
