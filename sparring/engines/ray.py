@@ -396,5 +396,4 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    return str(error).strip().rpartition("\n")[2].strip() or type(error).__name__
