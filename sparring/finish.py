@@ -76,7 +76,7 @@ async def _closing_evaluation(run: RunDir) -> None:
 async def _ladder(run: RunDir) -> None:
     """Checkpoints, evenly spread over the run, each against each."""
     from sparring.evaluate.arena import round_robin
-    from sparring.evaluate.ratings import ladder
+    from sparring.evaluate.ratings import MODEL, Result, fit
 
     config = run.config()
     games = {n: g for n, g in make_games(config.games).items() if g.zero_sum}
@@ -87,16 +87,19 @@ async def _ladder(run: RunDir) -> None:
     names = [f"iteration {step}" for step in steps]
     for step, name in zip(steps, names, strict=True):
         add_policy(engine, f"{run.path}@{step}", name)
-    results = []
+    results: list[Result] = []
     for name, game in games.items():
         results += await round_robin(
             name, game, engine.act, names, config.evaluate.ladder, seed=config.seed
         )
-    rungs = [
-        {"name": r.name, "mu": r.mu, "sigma": r.sigma, "ordinal": r.ordinal, "games": r.games}
-        for r in ladder(results)
-    ]
-    write_whole(run.path / "ladder.json", json.dumps(rungs, indent=1).encode())
+    fitted = fit(results)
+    found = {
+        "model": MODEL,
+        "draw": fitted.draw,
+        "ratings": [rating._asdict() for rating in fitted.ratings],
+        "results": [result._asdict() for result in results],
+    }
+    write_whole(run.path / "ladder.json", json.dumps(found, indent=1).encode())
 
 
 def spread(items: list[int], most: int) -> list[int]:

@@ -39,13 +39,17 @@ def test_the_trained_and_the_untrained_play_the_same_opponents(finished: Path) -
         assert 0 <= results["exact"]["regret"] <= 2
 
 
-def test_every_kept_checkpoint_has_a_rung(finished: Path) -> None:
-    rungs = json.loads((finished / "ladder.json").read_text())
+def test_every_kept_checkpoint_is_rated_with_an_interval(finished: Path) -> None:
+    found = json.loads((finished / "ladder.json").read_text())
     steps = {int(p.name[5:]) for p in (finished / "checkpoints").glob("step_*")}
-    assert {rung["name"] for rung in rungs} == {f"iteration {step}" for step in steps}
+    ratings = found["ratings"]
+    assert {rating["name"] for rating in ratings} == {f"iteration {step}" for step in steps}
     assert 0 in steps and 4 in steps
-    assert [r["ordinal"] for r in rungs] == sorted((r["ordinal"] for r in rungs), reverse=True)
-    assert all(rung["games"] == 2 * (len(steps) - 1) for rung in rungs)
+    assert [r["elo"] for r in ratings] == sorted((r["elo"] for r in ratings), reverse=True)
+    assert sum(r["elo"] for r in ratings) == pytest.approx(0, abs=1e-4)
+    assert all(r["low"] < r["elo"] < r["high"] for r in ratings)
+    assert all(rating["games"] == 2 * (len(steps) - 1) for rating in ratings)
+    assert len(found["results"]) == len(steps) * (len(steps) - 1) // 2
 
 
 def test_finishing_again_says_the_same(finished: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from sparring.collect import Job, collect
+from sparring.evaluate.ratings import Result
 from sparring.game import Game, Speak
 from sparring.types import Episode, Sampling, derive
 
@@ -85,16 +86,16 @@ def score(episodes: Sequence[Episode], seats: Sequence[str]) -> Score:
 
 async def round_robin(
     name: str, game: Game, speak: Speak, policies: Sequence[str], games: int, *, seed: int = 0
-) -> list[tuple[str, str, float]]:
-    """Every pair of policies; results as (a, b, points of a) per game, for the ladder."""
+) -> list[Result]:
+    """Every pair of policies, for `ratings.fit`; as many games more as share the seats evenly."""
     pairs = [(a, b) for i, a in enumerate(policies) for b in policies[i + 1 :]]
+    games += -games % len(game.seats)
     # Sampled, not greedy: two deterministic players would play one game over and over.
     matches = [
         match(name, game, speak, a, b, games, seed=derive(seed, a, b), temperature=1.0)
         for a, b in pairs
     ]
-    results = []
-    for (a, b), (found, _) in zip(pairs, await asyncio.gather(*matches), strict=True):
-        results += [(a, b, 1.0)] * found.wins + [(a, b, 0.5)] * found.draws
-        results += [(a, b, 0.0)] * found.losses
-    return results
+    scores = [score for score, _ in await asyncio.gather(*matches)]
+    return [
+        Result(a, b, s.wins, s.draws, s.losses) for (a, b), s in zip(pairs, scores, strict=True)
+    ]

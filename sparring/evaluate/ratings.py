@@ -1,40 +1,164 @@
-"""Ratings over checkpoints: who beats whom, as one ladder that a person can read."""
+"""Ratings from games: Bradley–Terry with draws, fitted to all results at once. The order of games
+says nothing, and how sure a rating is stands beside it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-Result = tuple[str, str, float]  # name, other name, score of the first: 1, 0.5 or 0
+import numpy as np
+
+ELO = 400 / math.log(10)  # points of a nat: with 400 more one wins ten games for each lost
+PRIOR = 800.0  # points: standard deviation of a strength, before any game, about its pool's mean
+DRAW_PRIOR = 2.0  # nats: standard deviation of the log of how often equals draw
+_NEVER = -1000.0  # a logit that is as good as none
+_WIDTH = 1.96  # standard deviations either way that hold 95 %
+MODEL = (
+    "Bradley-Terry with draws (Davidson), most likely given all games; Elo points about the mean "
+    f"of 0; normal priors of {PRIOR:g} points on strengths and {DRAW_PRIOR:g} nats on draws; 95 % "
+    "intervals from the curvature at the mode"
+)
 
 
-class Rung(NamedTuple):
-    """One rated player. `ordinal` is mu - 3 sigma: a skill it has almost surely."""
+class Result(NamedTuple):
+    """All games of one player against another, as the first saw them."""
+
+    player: str
+    other: str
+    wins: int
+    draws: int
+    losses: int
+
+
+class Rating(NamedTuple):
+    """Elo points, the 95 % interval, and who can be compared: those of one pool have met, or have
+    met others who have."""
 
     name: str
-    mu: float
-    sigma: float
-    ordinal: float
+    elo: float
+    low: float
+    high: float
     games: int
+    pool: int
 
 
-def ladder(results: Iterable[Result]) -> list[Rung]:
-    """The best first, by ordinal; ties by name. Plackett-Luce, updated in the given order."""
-    from openskill.models import PlackettLuce
-    from openskill.models.weng_lin.plackett_luce import PlackettLuceRating
+@dataclass(frozen=True)
+class Fit:
+    """`ratings` has the best first; `covariance` is theirs, in points², in the same order."""
 
-    model = PlackettLuce()
-    ratings: dict[str, PlackettLuceRating] = {}
-    games: dict[str, int] = {}
-    for name, other, score in results:
-        if score not in (0, 0.5, 1):
-            raise ValueError(f"{name} against {other}: a score is 1, 0.5 or 0, not {score}")
-        if name == other:
+    ratings: list[Rating]
+    covariance: np.ndarray[Any, Any]
+    draw: float  # share of draws between equals
+
+    def difference(self, name: str, other: str) -> tuple[float, float, float]:
+        """How many points stronger a player is than another of its pool, and the 95 % interval,
+        which is not that of either: what both owe to the same opponents cancels."""
+        at = {rating.name: i for i, rating in enumerate(self.ratings)}
+        i, j = at[name], at[other]
+        if self.ratings[i].pool != self.ratings[j].pool:
+            raise ValueError(f"no games connect {name} and {other}: nobody knows who is stronger")
+        gap = self.ratings[i].elo - self.ratings[j].elo
+        cov = self.covariance
+        deviation = math.sqrt(max(0.0, cov[i, i] + cov[j, j] - 2 * cov[i, j]))
+        return gap, gap - _WIDTH * deviation, gap + _WIDTH * deviation
+
+
+def fit(results: Iterable[Result]) -> Fit:
+    """The ratings under which these results are the most likely.
+
+    With d the difference of two strengths and e^δ the weight of a draw, the logits of win, draw
+    and loss are d/2, δ and −d/2. The priors keep whoever won or lost everything finite, and each
+    pool's mean at 0.
+    """
+    from scipy.optimize import minimize
+    from scipy.sparse.csgraph import connected_components
+
+    counts = _counts(results)
+    names = sorted({name for pair in counts for name in pair})
+    if not names:
+        return Fit([], np.zeros((0, 0)), math.nan)
+    number = {name: i for i, name in enumerate(names)}
+    pairs = np.array([[number[a], number[b]] for a, b in counts])
+    ended = np.array(list(counts.values()), dtype=float)
+    precision = np.array([(ELO / PRIOR) ** 2] * len(names) + [DRAW_PRIOR**-2])
+    found = minimize(
+        lambda x: _objective(x, pairs, ended, precision)[0],
+        np.zeros(len(names) + 1),
+        jac=lambda x: _objective(x, pairs, ended, precision)[1],
+        hess=lambda x: _objective(x, pairs, ended, precision)[2],
+        method="trust-exact",
+        options={"gtol": 1e-9},
+    )
+    met = np.zeros((len(names), len(names)))
+    met[pairs[:, 0], pairs[:, 1]] = 1
+    _, pool = connected_components(met, directed=False)
+    # A rating is about its pool's mean, so what is not known of that mean is no part of it.
+    same = (pool[:, None] == pool[None, :]).astype(float)
+    centre = np.eye(len(names)) - same / same.sum(1, keepdims=True)
+    covariance = np.linalg.inv(_objective(found.x, pairs, ended, precision)[2])[:-1, :-1]
+    covariance = ELO**2 * centre @ covariance @ centre.T
+    elo = np.round(ELO * centre @ found.x[:-1], 6) + 0.0  # no digits of the solver's, no −0
+    played = np.bincount(pairs.ravel(), np.repeat(ended.sum(1), 2), len(names))
+    order = sorted(range(len(names)), key=lambda i: (pool[i], -elo[i], names[i]))
+    ratings = []
+    for i in order:
+        width = _WIDTH * math.sqrt(max(0.0, covariance[i, i]))
+        at = float(elo[i])
+        ratings.append(Rating(names[i], at, at - width, at + width, int(played[i]), int(pool[i])))
+    weight = math.exp(found.x[-1]) if ended[:, 1].any() else 0.0
+    return Fit(ratings, covariance[np.ix_(order, order)], weight / (weight + 2))
+
+
+def _counts(results: Iterable[Result]) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """Wins, draws and losses by pair, in an order that is the names' own."""
+    found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    for name, other, wins, draws, losses in results:
+        if min(wins, draws, losses) < 0:
+            raise ValueError(f"{name} against {other}: {wins}, {draws}, {losses} are no counts")
+        if name == other or not wins + draws + losses:
             continue  # a game against oneself says nothing about strength
-        for player in (name, other):
-            ratings.setdefault(player, model.rating(name=player))
-            games[player] = games.get(player, 0) + 1
-        rated = model.rate([[ratings[name]], [ratings[other]]], scores=[score, 1 - score])
-        ratings[name], ratings[other] = rated[0][0], rated[1][0]
-    rungs = [Rung(n, r.mu, r.sigma, r.ordinal(), games[n]) for n, r in ratings.items()]
-    return sorted(rungs, key=lambda rung: (-rung.ordinal, rung.name))
+        one, two, ended = name, other, (wins, draws, losses)
+        if name > other:
+            one, two, ended = other, name, (losses, draws, wins)
+        before = found.get((one, two), (0, 0, 0))
+        found[one, two] = (before[0] + ended[0], before[1] + ended[1], before[2] + ended[2])
+    return dict(sorted(found.items()))
+
+
+def _objective(
+    x: np.ndarray[Any, Any],
+    pairs: np.ndarray[Any, Any],
+    ended: np.ndarray[Any, Any],
+    precision: np.ndarray[Any, Any],
+) -> tuple[float, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Minus the log posterior of strengths and δ, its gradient and its Hessian; convex.
+
+    P pairs, K = 3 endings: `ended` is P×K. A game's logits are linear in its pair's d and in δ.
+    """
+    d = x[pairs[:, 0]] - x[pairs[:, 1]]
+    # Where no game was drawn a draw has no weight: plain Bradley–Terry.
+    draw = np.full(len(pairs), x[-1] if ended[:, 1].any() else _NEVER)
+    logits = np.stack([d / 2, draw, -d / 2], 1)
+    top = logits.max(1, keepdims=True)
+    log_sum = top + np.log(np.exp(logits - top).sum(1, keepdims=True))
+    chance, games = np.exp(logits - log_sum), ended.sum(1)
+    value = float((ended * (log_sum - logits)).sum() + 0.5 * (precision * x * x).sum())
+    missing = games[:, None] * chance - ended
+    by_d, by_draw = (missing[:, 0] - missing[:, 2]) / 2, missing[:, 1]
+    gradient = precision * x
+    np.add.at(gradient, pairs[:, 0], by_d)
+    np.add.at(gradient, pairs[:, 1], -by_d)
+    gradient[-1] += by_draw.sum()
+    lean = (chance[:, 0] - chance[:, 2]) / 2
+    d_d = games * ((chance[:, 0] + chance[:, 2]) / 4 - lean**2)
+    d_draw = -games * lean * chance[:, 1]
+    hessian = np.diag(precision)
+    for sign_i, i in ((1, pairs[:, 0]), (-1, pairs[:, 1])):
+        for sign_j, j in ((1, pairs[:, 0]), (-1, pairs[:, 1])):
+            np.add.at(hessian, (i, j), sign_i * sign_j * d_d)
+        np.add.at(hessian, (i, np.full_like(i, -1)), sign_i * d_draw)
+        np.add.at(hessian, (np.full_like(i, -1), i), sign_i * d_draw)
+    hessian[-1, -1] += (games * chance[:, 1] * (1 - chance[:, 1])).sum()
+    return value, gradient, hessian

@@ -178,10 +178,12 @@ def _curves(run: RunData) -> str:
 def _ladder(run: RunData) -> str:
     if not run.ladder:
         return '<p class="empty">The checkpoints of this run were not rated.</p>'
+    games = sum(int(rating.get("games") or 0) for rating in run.ladder) // 2
     return (
-        '<p class="intro">Ratings from games between checkpoints. A dot is the rating, its line '
-        "three standard deviations either way; the rank goes by the left end, a skill the player "
-        f'almost surely has.</p><div class="card scroll">{ladder_figure(run.ladder)}</div>'
+        f'<p class="intro">Elo points, fitted to all {number(games)} games between checkpoints at '
+        "once (Bradley–Terry with draws); their mean is 0. A dot is the rating, its line the 95 % "
+        "interval: where lines overlap by much, the games do not say who is stronger.</p>"
+        f'<div class="card scroll">{ladder_figure(run.ladder)}</div>'
     )
 
 

@@ -234,18 +234,16 @@ def _exact_list(exact: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     return f'<dl class="exact">{"".join(items)}</dl>' if items else ""
 
 
-def ladder_figure(rungs: list[dict[str, Any]]) -> str:
-    """Ratings as dots with error bars, the surest best on top."""
-    ranked = sorted(rungs, key=lambda rung: -_sure(rung))
-    names = [str(rung.get("name", "?")) for rung in ranked]
+def ladder_figure(ratings: list[dict[str, Any]]) -> str:
+    """Elo points as dots, their 95 % intervals as lines, the best on top."""
+    ranked = sorted(ratings, key=lambda rating: -rating["elo"])
+    names = [str(rating.get("name", "?")) for rating in ranked]
     left = 30 + 7 * min(28, max(map(len, names)))
-    width, row, top, bottom = 860, 34, 8, 26
+    width, row, top, bottom, right = 860, 34, 8, 26, 200
     height = top + row * len(ranked) + bottom
-    low = min(rung["mu"] - 3 * rung["sigma"] for rung in ranked)
-    high = max(rung["mu"] + 3 * rung["sigma"] for rung in ranked)
+    low, high = min(r["low"] for r in ranked), max(r["high"] for r in ranked)
     pad = 0.04 * (high - low) or 1.0
     low, high = low - pad, high + pad
-    right = 110
 
     def at(value: float) -> float:
         return round(left + (width - left - right) * (value - low) / (high - low), 1)
@@ -255,34 +253,27 @@ def ladder_figure(rungs: list[dict[str, Any]]) -> str:
         x, end = at(tick), height - bottom
         parts.append(f'<line class="gridline" x1="{x}" x2="{x}" y1="{top}" y2="{end}"/>')
         parts.append(f'<text class="tick mid" x="{x}" y="{height - 8}">{number(tick)}</text>')
-    for place_, (name, rung) in enumerate(zip(names, ranked, strict=True)):
-        parts.append(_rung(place_, name, rung, at, top + row * place_ + row / 2, left, width))
+    for rank, (name, rating) in enumerate(zip(names, ranked, strict=True)):
+        parts.append(_rung(rank, name, rating, at, top + row * rank + row / 2, width))
     return f'<svg class="ladder" viewBox="0 0 {width} {height}" role="img">{"".join(parts)}</svg>'
 
 
-def _rung(
-    rank: int, name: str, rung: dict[str, Any], at: Any, y: float, left: float, width: float
-) -> str:
-    mu, sigma = rung["mu"], rung["sigma"]
-    low, high, middle = at(mu - 3 * sigma), at(mu + 3 * sigma), at(mu)
+def _rung(rank: int, name: str, rating: dict[str, Any], at: Any, y: float, width: float) -> str:
+    low, high, middle = at(rating["low"]), at(rating["high"]), at(rating["elo"])
     shown = name if len(name) <= 28 else f"{name[:27]}…"
-    games = f"{number(rung['games'])} games" if is_number(rung.get("games")) else ""
     kind = "fixed" if name in ("random", "perfect", "scripted", "base") else "own"
-    said = f"{name}: {number(mu)} ± {number(3 * sigma)}, surely above {number(_sure(rung))}"
+    elo, least, most = (round(rating[key]) for key in ("elo", "low", "high"))
+    interval = f"{elo:+d}  ({least:+d} to {most:+d})".replace("-", "−").replace("+0", "0")
+    games = f", {number(rating['games'])} games" if is_number(rating.get("games")) else ""
     return (
-        f'<g class="rung {kind}"><title>{esc(said)}</title>'
+        f'<g class="rung {kind}"><title>{esc(f"{name}: {interval}{games}")}</title>'
         f'<text class="rank" x="4" y="{y + 4}">{rank + 1}</text>'
         f'<text class="name" x="26" y="{y + 4}">{esc(shown)}</text>'
         f'<line class="whisker" x1="{low}" x2="{high}" y1="{y}" y2="{y}"/>'
         f'<path class="whisker" d="M{low},{y - 5}v10M{high},{y - 5}v10"/>'
         f'<circle cx="{middle}" cy="{y}" r="5.5"/>'
-        f'<text class="tick end" x="{width - 4}" y="{y + 4}">{esc(games)}</text></g>'
+        f'<text class="tick end" x="{width - 4}" y="{y + 4}">{esc(interval)}</text></g>'
     )
-
-
-def _sure(rung: dict[str, Any]) -> float:
-    found = rung.get("ordinal")
-    return float(found) if is_number(found) else rung["mu"] - 3 * rung["sigma"]
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ class RunData:
     config_text: str = ""
     lines: list[dict[str, Any]] = field(default_factory=list)  # of metrics.jsonl, by iteration
     stages: list[tuple[str, list[Episode]]] = field(default_factory=list)  # title, episodes
-    ladder: list[dict[str, Any]] = field(default_factory=list)
+    ladder: list[dict[str, Any]] = field(default_factory=list)  # ratings of checkpoints
     evaluation: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
     crossplay: dict[str, Any] = field(default_factory=dict)  # of runs with stages
@@ -41,7 +41,7 @@ def read_run(run: Path) -> RunData:
     if not run.is_dir():
         raise FileNotFoundError(f"there is no run directory at {run}")
     text = _text(run / "config.yaml")
-    ladder = _json(run / "ladder.json")
+    ratings = _object(run / "ladder.json").get("ratings")
     evaluation = _json(run / "evaluation.json")
     return RunData(
         name=run.resolve().name,
@@ -49,7 +49,7 @@ def read_run(run: Path) -> RunData:
         config_text=text,
         lines=read_metrics(run / "metrics.jsonl"),
         stages=_stages(run),
-        ladder=[r for r in ladder if _is_rung(r)] if isinstance(ladder, list) else [],
+        ladder=[r for r in ratings if _is_rating(r)] if isinstance(ratings, list) else [],
         evaluation=evaluation if isinstance(evaluation, dict) else {},
         events=list(_json_lines(_text(run / "events.jsonl"))),
         crossplay=_object(run / "crossplay.json"),
@@ -161,5 +161,7 @@ def _config(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _is_rung(rung: object) -> bool:
-    return isinstance(rung, dict) and all(is_number(rung.get(k)) for k in ("mu", "sigma"))
+def _is_rating(rating: object) -> bool:
+    return isinstance(rating, dict) and all(
+        is_number(rating.get(key)) for key in ("elo", "low", "high")
+    )

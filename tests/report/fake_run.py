@@ -145,17 +145,20 @@ def training_games(i: int) -> list[Episode]:
     return first + drawn[:3] + last + drawn[3:]
 
 
-LADDER = [
-    {"name": name, "mu": mu, "sigma": sigma, "ordinal": mu - 3 * sigma, "games": games}
-    for name, mu, sigma, games in (
-        ("perfect", 36.2, 1.1, 400),
-        ("main@119", 34.9, 0.9, 420),
-        ("main@80", 32.5, 0.9, 420),
-        ("main@40", 27.4, 0.8, 420),
-        ("main@0", 17.9, 1.2, 420),
-        ("random", 15.3, 1.3, 400),
-    )
-]
+LADDER = {
+    "model": "Bradley-Terry",
+    "ratings": [
+        {"name": name, "elo": elo, "low": elo - wide, "high": elo + wide, "games": 500, "pool": 0}
+        for name, elo, wide in (
+            ("perfect", 412, 61),
+            ("main@119", 356, 58),
+            ("main@80", 201, 55),
+            ("main@40", -61, 52),
+            ("main@0", -402, 57),
+            ("random", -506, 62),
+        )
+    ],
+}
 EVALUATION = {
     "tictactoe": {
         "random": {"games": 500, "wins": 431, "draws": 62, "losses": 7, "invalid": 1},

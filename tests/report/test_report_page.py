@@ -111,6 +111,8 @@ def test_the_header_says_what_was_trained_and_what_it_gained(page: Page) -> None
 
 def test_ladder_events_config_and_versions_are_there(page: Page) -> None:
     assert len(page.all("g", "rung")) == 6
+    assert "fitted to all 1,500 games" in page.words
+    assert "+356 (+298 to +414)" in page.words and "−402 (−459 to −345)" in page.words
     assert len(page.all("g", "event")) == 2 * len(page.all("svg", "curves"))
     assert "Rolled back iteration 71" in page.words
     assert "lr_floor: 0.05" in page.words
@@ -205,7 +207,8 @@ def test_a_broken_archive_or_table_leaves_the_rest(full_run: Path, tmp_path: Pat
     (tmp_path / "episodes" / "000001.jsonl.gz").write_bytes(b"not gzip at all")
     with gzip.open(tmp_path / "episodes" / "000002.jsonl.gz", "wt") as file:
         file.write('{"id": "x"}\n{"id": "y", "task"\n')
-    (tmp_path / "ladder.json").write_text('[{"name": "a"}, 3, {"name": "b", "mu": 25, "sigma": 0}]')
+    rated = '{"ratings": [{"name": "a"}, 3, {"name": "b", "elo": 25, "low": 25, "high": 25}]}'
+    (tmp_path / "ladder.json").write_text(rated)
     (tmp_path / "evaluation.json").write_text('{"kuhn": 3, "tictactoe": {"random": {"games": 0}}}')
     (tmp_path / "events.jsonl").write_text('{"event": "stopped"}\n{"event"')
     (tmp_path / "config.yaml").write_text("a: [1")
