@@ -170,7 +170,7 @@ class TransformersEngine:
     def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
         """How likely each answer is, word for word and to its end, as a reply to the prompt.
         An answer of one token counts without its end: games that ask for one token stop there."""
-        prompt_ids = self.chat.encode(self.chat.render([{"role": "user", "content": prompt}]))
+        prompt_ids = self.chat.ids_of([{"role": "user", "content": prompt}])
         found = []
         with self.policies.using(policy) as model:
             for text in answers:

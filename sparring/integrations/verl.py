@@ -123,7 +123,7 @@ class GameLoop(AgentLoopBase):
         )
 
     def _unasked(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        return self.chat.encode(self.chat.render([dict(message) for message in messages]))
+        return self.chat.ids_of([dict(message) for message in messages])
 
 
 async def opened_game(name: str, options: str, sandbox: str) -> Game:
