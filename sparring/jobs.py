@@ -48,7 +48,8 @@ def make_jobs(
                 game=games[name],
                 task=draw(given, config.seed, place) if given else games[name].task(of_group),
                 seed=seed,
-                seating=opponents.seating(games[name].seats, i, seed),
+                # One for the whole group: it is to compare like with like.
+                seating=opponents.seating(games[name].seats, place, derive(of_group, "seating")),
                 group=f"{iteration}-{table}",
                 learned=learned,
                 learning=learning,

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev
-from typing import Any
+from typing import Any, NamedTuple
 
-from sparring.credit.samples import join
+from sparring.credit.samples import Span, join_with_spans
 from sparring.types import Episode, Sample
 
 Values = Callable[[Sequence[Sample]], list[list[float]]]  # one per token that is learned from
@@ -40,8 +40,9 @@ def whiten(values: Sequence[float]) -> list[float]:
 
 
 class Gae:
-    """Each seat's sampled tokens of an episode, in order, are one trajectory; its reward comes
-    after the last of them. `values` is the critic's, given when there is one to ask."""
+    """Each seat's sampled tokens of an episode, in the order they were spoken, are one trajectory;
+    its reward comes after the last of them. `values` is the critic's, given when there is one to
+    ask."""
 
     def __init__(self, gamma: float = 1.0, trace: float = 0.95, *, whitened: bool = True) -> None:
         self.gamma, self.trace, self.whitened = gamma, trace, whitened
@@ -51,25 +52,30 @@ class Gae:
         if self.values is None:
             raise RuntimeError("GAE needs a critic: set `values` to a learner's")
         trajectories = [t for episode in episodes for t in _trajectories(episode)]
-        samples = [sample for _, parts in trajectories for sample in parts]
+        samples = [sample for t in trajectories for sample in t.samples]
         worth = iter(self.values(samples))
-        for reward, parts in trajectories:
-            self._credit(reward, parts, [next(worth) for _ in parts])
+        for trajectory in trajectories:
+            for sample in trajectory.samples:
+                sample.values = _at_mask(next(worth), sample.mask)
+            self._credit(trajectory)
         if self.whitened:
             for policy in {sample.policy for sample in samples}:
                 _whiten([sample for sample in samples if sample.policy == policy])
         return samples
 
-    def _credit(self, reward: float, parts: Sequence[Sample], worth: list[list[float]]) -> None:
-        values = [v for part in worth for v in part]
-        rewards = [0.0] * (len(values) - 1) + [reward]
+    def _credit(self, trajectory: _Trajectory) -> None:
+        parts, spans = trajectory.samples, trajectory.spans
+        values = [v for span in spans for v in parts[span.sample].values[span.start : span.end]]
+        rewards = [0.0] * (len(values) - 1) + [trajectory.reward]
         advantages, returns = gae(rewards, values, self.gamma, self.trace)
-        spread = iter(zip(advantages, returns, values, strict=True))
         for sample in parts:
-            cells = [next(spread) if m else (0.0, 0.0, 0.0) for m in sample.mask]
-            sample.advantages = [cell[0] for cell in cells]
-            sample.returns = [cell[1] for cell in cells]
-            sample.values = [cell[2] for cell in cells]
+            sample.returns = [0.0] * len(sample.ids)
+        done = 0
+        for number, start, end in spans:
+            upto = done + end - start
+            parts[number].advantages[start:end] = advantages[done:upto]
+            parts[number].returns[start:end] = returns[done:upto]
+            done = upto
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -78,16 +84,30 @@ class Gae:
         """The critic's weights are the learner's to remember."""
 
 
-def _trajectories(episode: Episode) -> list[tuple[float, list[Sample]]]:
-    """Per seat that learns: its reward, and its turns as samples in the order they were said."""
+class _Trajectory(NamedTuple):
+    """A seat's turns as samples, and where in them each stands, in the order of speaking."""
+
+    reward: float
+    samples: list[Sample]
+    spans: list[Span]
+
+
+def _trajectories(episode: Episode) -> list[_Trajectory]:
+    """One for each seat that learns."""
     seats = dict.fromkeys(turn.seat for turn in episode.turns if turn.trainable)
     return [
-        (
+        _Trajectory(
             episode.rewards[seat],
-            join([(t, 0.0) for t in episode.turns if t.trainable and t.seat == seat]),
+            *join_with_spans([(t, 0.0) for t in episode.turns if t.trainable and t.seat == seat]),
         )
         for seat in seats
     ]
+
+
+def _at_mask(values: Sequence[float], mask: Sequence[int]) -> list[float]:
+    """One value per token that is learned from, spread over all of them, 0 elsewhere."""
+    following = iter(values)
+    return [next(following) if m else 0.0 for m in mask]
 
 
 def _whiten(samples: Sequence[Sample]) -> None:

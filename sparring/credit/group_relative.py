@@ -25,8 +25,9 @@ def centred(
 
 
 class GroupRelative:
-    """`together`: all seats of all games on a task are one group, for games that are won together;
-    otherwise each seat is compared with itself alone."""
+    """Games on a task are compared where the same players sat in the same seats: what another
+    opponent gave away is nobody's merit. `together`: all seats are one group, for games that are
+    won together; otherwise each seat is compared with itself alone."""
 
     def __init__(
         self, *, leave_one_out: bool = False, scale: bool = False, together: bool = False
@@ -34,14 +35,14 @@ class GroupRelative:
         self.leave_one_out, self.scale, self.together = leave_one_out, scale, together
 
     def advantages(self, episodes: list[Episode]) -> list[list[float]]:
-        members: dict[tuple[str, str, str], list[tuple[int, str]]] = defaultdict(list)
+        members: dict[tuple[Any, ...], list[tuple[int, str]]] = defaultdict(list)
         for i, episode in enumerate(episodes):
             if episode.void is None:
                 # Only who spoke, and only with themselves: a seat that was never asked, or that
                 # another policy held, says nothing of how well this one spoke.
                 for seat, policy in {turn.seat: turn.policy for turn in episode.turns}.items():
-                    place = "" if self.together else seat
-                    members[episode.group, place, policy].append((i, seat))
+                    key = (episode.group, policy, tuple(sorted(episode.seating.items())))
+                    members[key if self.together else (*key, seat)].append((i, seat))
         by_seat: list[dict[str, float]] = [{} for _ in episodes]
         for group in members.values():
             rewards = [episodes[i].rewards[seat] for i, seat in group]

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sparring.types import Episode, Sample, Turn
+
+
+class Span(NamedTuple):
+    """One turn's tokens: the number of a sample, and from where to where."""
+
+    sample: int
+    start: int
+    end: int
 
 
 def to_samples(episodes: Sequence[Episode], advantages: Sequence[Sequence[float]]) -> list[Sample]:
@@ -24,18 +33,27 @@ def to_samples(episodes: Sequence[Episode], advantages: Sequence[Sequence[float]
 
 def join(turns: Sequence[tuple[Turn, float]]) -> list[Sample]:
     """One sample per conversation: a turn whose prompt extends a sample goes on with it."""
+    return join_with_spans(turns)[0]
+
+
+def join_with_spans(turns: Sequence[tuple[Turn, float]]) -> tuple[list[Sample], list[Span]]:
+    """The samples, and where in them each turn's tokens stand: conversations that take turns, and
+    forks, are not spoken in the order of the samples."""
     samples: list[Sample] = []
+    spans: list[Span] = []
     for turn, advantage in turns:
-        host = next((s for s in reversed(samples) if _extends(turn, s)), None)
+        host = next((i for i, s in reversed(list(enumerate(samples))) if _extends(turn, s)), None)
         if host is None:
-            host = Sample(turn.policy, [], [], [], [], turn.temperature)
-            samples.append(host)
-        heard = turn.prompt_ids[len(host.ids) :]
-        host.ids += [*heard, *turn.token_ids]
-        host.mask += [0] * len(heard) + [1] * len(turn.token_ids)
-        host.advantages += [0.0] * len(heard) + [advantage] * len(turn.token_ids)
-        host.logprobs += [0.0] * len(heard) + turn.logprobs
-    return samples
+            host = len(samples)
+            samples.append(Sample(turn.policy, [], [], [], [], turn.temperature))
+        sample = samples[host]
+        heard = turn.prompt_ids[len(sample.ids) :]
+        sample.ids += [*heard, *turn.token_ids]
+        sample.mask += [0] * len(heard) + [1] * len(turn.token_ids)
+        sample.advantages += [0.0] * len(heard) + [advantage] * len(turn.token_ids)
+        sample.logprobs += [0.0] * len(heard) + turn.logprobs
+        spans.append(Span(host, len(sample.ids) - len(turn.token_ids), len(sample.ids)))
+    return samples, spans
 
 
 def _extends(turn: Turn, sample: Sample) -> bool:

@@ -29,7 +29,8 @@ class Opponents:
         self.scores: dict[str, float] = {}  # our running share of points against each
 
     def seating(self, seats: Sequence[str], index: int, seed: int) -> dict[str, str]:
-        """Who plays where in one game. The learner changes seats from game to game."""
+        """Who plays where in the games of one group. The learner changes seats from one index to
+        the next."""
         own = self.own(seats)
         rng = random.Random(seed)
         if self.config.kind == "self" or rng.random() >= self.config.share:

@@ -1,12 +1,15 @@
 """GAE by hand, by brute force, and along the turns of an episode."""
 
+import asyncio
 import random
 from collections.abc import Sequence
 
 import pytest
 
+from sparring.collect import Job, play
 from sparring.credit.gae import Gae, gae, whiten
-from sparring.types import Episode, Sample, Task, Turn
+from sparring.game import Game, Outcome, Table
+from sparring.types import Episode, Request, Sample, Task, Turn
 
 
 def test_a_trajectory_worked_out_by_hand() -> None:
@@ -79,6 +82,70 @@ def test_the_turns_of_a_seat_are_one_trajectory_with_the_reward_at_its_end() -> 
     advantages, returns = gae([0, 0, 1], [0.1, 0.2, 0.3], 0.9, 0.8)
     assert first.advantages == [0, *advantages[:2]] and second.advantages == [0, 0, advantages[2]]
     assert first.returns == [0, *returns[:2]] and first.values == [0, 0.1, 0.2]
+
+
+def test_conversations_that_take_turns_are_one_trajectory_as_it_was_spoken() -> None:
+    """Spoken: 2 (worth 0.1), then 9 in another conversation (0.4), then 3 in the first (0.2). With
+    γ = 0.5, λ = 0.5 and a reward of 1 after the 3:
+    δ of 3 = 1 − 0.2 = 0.8; of 9: 0.5·0.2 − 0.4 = −0.3; of 2: 0.5·0.4 − 0.1 = 0.1.
+    A of 3 = 0.8; of 9: −0.3 + 0.25·0.8 = −0.1; of 2: 0.1 − 0.25·0.1 = 0.075."""
+    turns = [turn("a", [1], [2]), turn("a", [8], [9]), turn("a", [1, 2, 5], [3])]
+    credit = Gae(gamma=0.5, trace=0.5, whitened=False)
+
+    def values(samples: Sequence[Sample]) -> list[list[float]]:
+        assert [s.ids for s in samples] == [[1, 2, 5, 3], [8, 9]]
+        return [[0.1, 0.2], [0.4]]
+
+    credit.values = values
+    first, other = credit.samples([Episode("e", "g", Task("t"), 0, turns=turns, rewards={"a": 1})])
+    assert first.advantages == pytest.approx([0, 0.075, 0, 0.8])
+    assert first.returns == pytest.approx([0, 0.175, 0, 1.0])
+    assert first.values == [0, 0.1, 0, 0.2]
+    assert other.advantages == pytest.approx([0, -0.1]) and other.values == [0, 0.4]
+    assert other.returns == pytest.approx([0, 0.3])
+
+
+def test_forks_are_one_trajectory_as_it_was_spoken() -> None:
+    """2, then fork 3, then fork 4, then 6 on the first fork: the reward comes after the 6, though
+    the sample of the second fork is the last. γ = 1, λ = 0: each token against the next one."""
+    turns = [turn("a", [1], [2]), turn("a", [1, 2, 7], [3]), turn("a", [1, 2, 7], [4])]
+    turns.append(turn("a", [1, 2, 7, 3, 5], [6]))
+    credit = Gae(gamma=1.0, trace=0.0, whitened=False)
+
+    def values(samples: Sequence[Sample]) -> list[list[float]]:
+        assert [s.ids for s in samples] == [[1, 2, 7, 3, 5, 6], [1, 2, 7, 4]]
+        return [[0.1, 0.3, 0.6], [0.4]]
+
+    credit.values = values
+    one, two = credit.samples([Episode("e", "g", Task("t"), 0, turns=turns, rewards={"a": -1.0})])
+    assert one.advantages == pytest.approx([0, 0.3 - 0.1, 0, 0.4 - 0.3, 0, -1 - 0.6])
+    assert two.advantages == pytest.approx([0, 0, 0, 0.6 - 0.4])
+
+
+def test_the_last_word_of_a_real_table_gets_the_reward() -> None:
+    """A game that asks, asks anew, and goes back to the first conversation through a fork."""
+
+    class Returning(Game):
+        seats = ("a",)
+
+        async def play(self, task: Task, table: Table) -> Outcome:
+            await table["a"].act("one")
+            back = table["a"].fork()
+            await table["a"].act("two")
+            await back.reply("three")
+            return Outcome(a=1.0)
+
+    ids = {"one": ([1], [2]), "two": ([8], [9]), "three": ([1, 2, 5], [3])}
+
+    async def speak(request: Request) -> Turn:
+        return turn("a", *ids[request.messages[-1]["content"]])
+
+    job = Job("j", "g", Returning(), Task("t"), 0, {"a": "main"}, learned=frozenset({"main"}))
+    episode = asyncio.run(play(job, speak))
+    credit = Gae(gamma=1.0, trace=0.0, whitened=False)
+    credit.values = lambda samples: [[0.0] * sum(sample.mask) for sample in samples]
+    found = {tuple(s.ids): s.advantages for s in credit.samples([episode])}
+    assert found == {(1, 2, 5, 3): [0, 0, 0, 1.0], (8, 9): [0, 0]}
 
 
 def test_advantages_are_whitened_per_policy() -> None:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from sparring.collect import Job
+from sparring.credit.group_relative import GroupRelative
 from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
+from sparring.curriculum.opponents import Opponents
+from sparring.games import make_games
+from sparring.jobs import make_jobs
+from sparring.run.config import CollectConfig, Config, OpponentsConfig
 from sparring.types import Episode, Task, Turn
 
 
@@ -47,3 +53,71 @@ def test_prompts_that_only_opponents_saw_are_not_remembered() -> None:
     credit.advantages([game("main", "random", {"x": 1.0, "o": -1.0})])
     assert set(credit.roles.baselines) == {"g/x"}
     assert len(credit.prompts) == 1 and next(iter(credit.prompts)).startswith("g/x/")
+
+
+def test_a_group_compares_only_games_against_the_same_opponents_in_the_same_seats() -> None:
+    """Against `random`, 1 and 0: mean ½. Against `perfect`, −1 and 0: mean −½. All four mixed
+    would have a mean of 0 and blame the one who drew with a perfect player."""
+    games = [
+        game("main", "random", {"x": 1.0, "o": -1.0}),
+        game("main", "random", {"x": 0.0, "o": 0.0}),
+        game("main", "perfect", {"x": -1.0, "o": 1.0}),
+        game("main", "perfect", {"x": 0.0, "o": 0.0}),
+        game("perfect", "main", {"x": 1.0, "o": -1.0}),
+    ]
+    found = [
+        advantages[list(episode.seating.values()).index("main")]
+        for episode, advantages in zip(games, GroupRelative().advantages(games), strict=True)
+    ]
+    assert found == [0.5, -0.5, -0.5, 0.5, 0.0]
+
+
+def test_a_game_won_together_is_compared_with_those_of_the_same_partners() -> None:
+    """With oneself 4 and 2 (each seat): mean 3. With `random` 1 and 0: mean ½."""
+    games = [
+        game("main", "main", {"x": 4.0, "o": 4.0}),
+        game("main", "main", {"x": 2.0, "o": 2.0}),
+        game("main", "random", {"x": 1.0, "o": 1.0}),
+        game("main", "random", {"x": 0.0, "o": 0.0}),
+    ]
+    found = GroupRelative(together=True).advantages(games)
+    assert [advantages[0] for advantages in found] == [1.0, -1.0, 0.5, -0.5]
+
+
+@pytest.mark.parametrize("kind", ["random", "league", "players"])
+def test_a_group_is_dealt_one_seat_and_one_opponent(kind: str) -> None:
+    config = Config(
+        collect=CollectConfig(episodes=60, group=4),
+        games={"tictactoe": {"style": "terse"}},
+        opponents=OpponentsConfig(kind=kind, share=0.5, players=["one", "two"]),
+    )
+    opponents = Opponents(config.opponents, {})
+    opponents.league = ["main@1", "main@2", "main@3"]
+    dealt, moved = [], set()
+    for iteration in (1, 2, 3):
+        jobs = make_jobs(config, make_games(config.games), opponents, iteration)
+        groups: dict[str, list[Job]] = {}
+        for job in jobs:
+            groups.setdefault(job.group, []).append(job)
+        assert [len(group) for group in groups.values()] == [4] * 15
+        for group in groups.values():
+            assert all(job.seating == group[0].seating for job in group)
+            assert len({job.seed for job in group}) == 4  # the same deal, other words
+            dealt.append(group[0].seating)
+        moved.add(tuple(tuple(s.values()) for s in dealt[-15:]))
+    assert len(moved) == 3  # each iteration deals anew
+    against = [s for s in dealt if set(s.values()) != {"main"}]
+    assert 10 < len(against) < 35  # half of 45 tables
+    as_x = sum(s["x"] == "main" for s in against)
+    assert 0 < as_x < len(against)
+
+
+def test_a_single_group_changes_seats_from_iteration_to_iteration() -> None:
+    config = Config(
+        collect=CollectConfig(episodes=8, group=8),
+        games={"tictactoe": {}},
+        opponents=OpponentsConfig(kind="random", share=1.0),
+    )
+    games, opponents = make_games(config.games), Opponents(config.opponents, {})
+    seatings = [make_jobs(config, games, opponents, i)[0].seating for i in (1, 2, 3)]
+    assert [s["x"] for s in seatings] == ["main", "random", "main"]
