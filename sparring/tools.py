@@ -84,6 +84,9 @@ def finetune(
     lora_alpha: int = 16,
     lora_dropout: float = 0.05,
     packing: Annotated[bool, typer.Option(help="Several short ones in one row.")] = False,
+    template: Annotated[
+        str | None, typer.Option(help="A chat template: a file, Jinja, or `plain`.")
+    ] = None,
     seed: int = 0,
     resume: Annotated[bool, typer.Option(help="Go on from the last whole epoch.")] = False,
     as_json: AsJson = False,
@@ -94,7 +97,7 @@ def finetune(
     found = finetune_file(
         model, data, out, role=role, start=start, epochs=epochs, resume=resume, seed=seed,
         progress=None if as_json else show_epoch, lr=lr, batch=batch, lora_r=lora_r,
-        lora_alpha=lora_alpha, lora_dropout=lora_dropout, packing=packing,
+        lora_alpha=lora_alpha, lora_dropout=lora_dropout, packing=packing, template=template,
     )  # fmt: skip
     say(found, as_json)
 

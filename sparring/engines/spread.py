@@ -57,7 +57,12 @@ def make_replica(config: Config) -> OwnEngine:
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
     policies = load_policies(
-        config.policy, config.learn, device=device, dtype=dtype, seed=config.seed
+        config.policy,
+        config.learn,
+        device=device,
+        dtype=dtype,
+        seed=config.seed,
+        template=config.template,
     )
     # Not in lockstep: a replica sees a share of the games, and which share depends on the clock.
     config.engine.lockstep, config.ray.replicas, config.learn.spread = False, 0, False

@@ -127,6 +127,7 @@ def evaluate_policy(
     batch: int = 2048,
     device: str = "auto",
     dtype: str = "auto",
+    template: str | None = None,
 ) -> tuple[dict[str, Any], list[Solved]]:
     """Load a policy, ask it everything, and count."""
     if policy == REFERENCE:
@@ -134,7 +135,9 @@ def evaluate_policy(
         return summary(solved), solved
     from sparring.run.policy import load_player
 
-    engine, speaker = load_player(policy, device=device, dtype=dtype, batch=batch)
+    engine, speaker = load_player(
+        policy, device=device, dtype=dtype, batch=batch, template=template
+    )
     heat = temperature if temperature is not None else (0.0 if samples == 1 else 0.7)
     how = Sampling(temperature=heat, max_tokens=max_tokens)
     began = time.perf_counter()

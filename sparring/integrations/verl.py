@@ -25,6 +25,7 @@ from sparring.games import load_game
 from sparring.games.matching_tables import value
 from sparring.games.matching_words import BadAction, parse
 from sparring.instances import AGENT
+from sparring.learn.template import settle_template
 from sparring.types import MAIN, Episode, Request, Sample, Sampling, Task, Turn, VoidGame, derive
 
 _OPEN: dict[tuple[str, str], Game] = {}  # games whose judges run in this worker
@@ -38,6 +39,7 @@ class GameLoop(AgentLoopBase):
 
     def __init__(self, *args: Any, sandbox: str = "bubblewrap", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        settle_template(self.tokenizer, None, "verl's model")
         self.chat = Chat(self.tokenizer)
         self.sandbox = sandbox
 

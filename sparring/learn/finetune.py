@@ -31,7 +31,9 @@ Make = Callable[[Learner], Sequence[Lesson]]
 Ready = Callable[[Learner, RunDir, Sequence[Lesson]], None]
 
 
-def finetune_config(model: str, *, epochs: int = 3, seed: int = 0, **learn: Any) -> Config:
+def finetune_config(
+    model: str, *, epochs: int = 3, seed: int = 0, template: str | None = None, **learn: Any
+) -> Config:
     """The config of a supervised run; the defaults are those that LoRA papers share."""
     settings = {
         "objective": "likelihood",
@@ -45,6 +47,7 @@ def finetune_config(model: str, *, epochs: int = 3, seed: int = 0, **learn: Any)
         **learn,
     }
     data = {"recipe": "finetune", "policy": model, "iterations": epochs, "seed": seed}
+    data["template"] = template
     return make_config({**data, "learn": settings, "checkpoint": {"every": 1}})
 
 
@@ -120,7 +123,12 @@ def make_learner(config: Config, name: str, start: str | None) -> Learner:
     device, dtype = choose_device(config.engine.device, config.engine.dtype)
     try:
         policies = load_policies(
-            config.policy, config.learn, device=device, dtype=dtype, seed=config.seed
+            config.policy,
+            config.learn,
+            device=device,
+            dtype=dtype,
+            seed=config.seed,
+            template=config.template,
         )
     except ModelMissing as error:
         raise ConfigError(str(error)) from error

@@ -10,7 +10,7 @@ import torch
 
 from sparring.learn.models import ModelMissing, load_model, smollm2_folder
 from sparring.learn.policies import LoraPolicies, wrap_model
-from sparring.run.config import ConfigError
+from sparring.run.config import Config, ConfigError
 from sparring.run.policy import find_trained
 
 # The most that the mean logprob over a probe may differ, in nats. Float32 sums in another order;
@@ -27,7 +27,7 @@ def merge(policy: str, out: Path, *, base: str | None = None) -> dict[str, Any]:
         raise ConfigError(f"{policy} is neither a run nor a folder with an adapter of peft")
     name = base or found.config.policy
     dtype = base_dtype(name)
-    model, tokenizer = _load(name, found.config.seed)
+    model, tokenizer = _load(name, found.config)
     policies = wrap_model(model, tokenizer, found.config.learn)
     policies.add(found.name)
     try:
@@ -78,9 +78,9 @@ def base_dtype(name: str) -> str:
     return dtype if dtype in TOLERANCE else "float32"
 
 
-def _load(name: str, seed: int) -> tuple[Any, Any]:
+def _load(name: str, config: Config) -> tuple[Any, Any]:
     try:
-        return load_model(name, dtype="float32", seed=seed)
+        return load_model(name, dtype="float32", seed=config.seed, template=config.template)
     except ModelMissing as error:
         raise ConfigError(str(error)) from error
 

@@ -20,6 +20,7 @@ from transformers import (
 )
 from transformers.utils import logging as logging_of_transformers
 
+from sparring.learn.template import settle_template
 from sparring.nearest import nearest
 
 log = logging.getLogger(__name__)
@@ -38,14 +39,22 @@ class ModelMissing(RuntimeError):
 
 
 def load_model(
-    name: str, *, dtype: str = "float32", device: str = "cpu", seed: int = 0
+    name: str,
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+    seed: int = 0,
+    template: str | None = None,
 ) -> tuple[Any, Any]:
-    """The base model and tokenizer of `name`, on `device`."""
+    """The base model and tokenizer of `name`, on `device`; with another chat template than its
+    own, where one is given."""
     torch_dtype = getattr(torch, dtype)
     logging_of_transformers.disable_progress_bar()  # a bar for each load says nothing
     if name == "nano":
         nano: Any = make_nano(seed)
-        return nano.to(device=device, dtype=torch_dtype), nano_tokenizer()
+        own = nano_tokenizer()
+        settle_template(own, template, name)
+        return nano.to(device=device, dtype=torch_dtype), own
     folder = str(smollm2_folder()) if name == "smollm2" else name
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch_dtype)
@@ -56,9 +65,26 @@ def load_model(
             f"{str(error).splitlines()[0]} "
             "A policy is `nano`, `smollm2`, a folder with a transformers model, or a hub name."
         ) from error
+    settle_end(model, tokenizer, name)
+    settle_template(tokenizer, template, name)
+    return model.to(device), tokenizer
+
+
+def settle_end(model: Any, tokenizer: Any, name: str) -> None:
+    """A reply has to end somewhere, and a batch to be filled up: by the model's own config, where
+    the tokenizer says neither."""
+    if tokenizer.eos_token_id is None:
+        ends = model.generation_config.eos_token_id if model.generation_config else None
+        end = ends[0] if isinstance(ends, list) else ends
+        token = None if end is None else tokenizer.convert_ids_to_tokens(end)
+        if token is None:
+            raise ModelMissing(
+                f"the tokenizer of {name} has no end-of-text token (eos_token), so nothing that it "
+                "says could end; set one in its tokenizer_config.json"
+            )
+        tokenizer.eos_token = token
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return model.to(device), tokenizer
 
 
 def nano_tokenizer() -> PreTrainedTokenizerFast:

@@ -275,11 +275,10 @@ def slot_name(name: str) -> str:
     return name.replace(".", "_")
 
 
-def load_policies(
-    name: str, config: LearnConfig, *, device: str = "cpu", dtype: str = "float32", seed: int = 0
-) -> Policies:
-    """The policies of a base model, kept whole or as adapters, as the config says."""
-    model, tokenizer = load_model(name, device=device, dtype=dtype, seed=seed)
+def load_policies(name: str, config: LearnConfig, *, seed: int = 0, **options: Any) -> Policies:
+    """The policies of a base model, kept whole or as adapters, as the config says. `options` are
+    those of `load_model`."""
+    model, tokenizer = load_model(name, seed=seed, **options)
     return wrap_model(model, tokenizer, config, seed=seed)
 
 

@@ -139,7 +139,7 @@ def make_learner(config: Config, folder: Path | None = None) -> Learner:
         "max_tokens": config.sampling.max_tokens,
         "critic": config.credit.kind == "gae",
     }
-    options: dict[str, Any] = {"device": device, "dtype": dtype}
+    options: dict[str, Any] = {"device": device, "dtype": dtype, "template": config.template}
     if config.bases:
         from sparring.learn.bases import check_bases, learners_on_bases, policies_on_bases
 

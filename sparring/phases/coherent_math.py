@@ -103,6 +103,7 @@ def sft_config(config: Config) -> Config:
         config.policy,
         epochs=told.epochs,
         seed=config.seed,
+        template=config.template,
         lr=told.lr,
         batch=told.batch,
         warmup=told.warmup,
@@ -119,6 +120,11 @@ def sft_config(config: Config) -> Config:
     return made.model_copy(update={"engine": config.engine, "checkpoint": config.checkpoint})
 
 
+def _template(config: Config) -> dict[str, str]:
+    """The chat template, where one was set: what was made with another is made again."""
+    return {"template": config.template} if config.template else {}
+
+
 def speaker(config: Config, policy: str) -> tuple[Any, str]:
     """Whoever is to be asked, by the engine that the config names or on a server of its own."""
     from sparring.engines.spread import make_engine
@@ -126,7 +132,9 @@ def speaker(config: Config, policy: str) -> tuple[Any, str]:
     from sparring.run.policy import find_trained, load_player
 
     told = config.engine
-    player, name = load_player(policy, device=told.device, dtype=told.dtype)
+    player, name = load_player(
+        policy, device=told.device, dtype=told.dtype, template=config.template
+    )
     policies = getattr(player, "policies", None)
     if policies is None:
         return player, name
@@ -159,6 +167,7 @@ def rollouts(
         "engine": config.engine.model_dump(),
         "chunk": told.chunk,
         "seed": config.seed,
+        **_template(config),
     }
 
     def work(unfinished: Path) -> Facts:
@@ -210,6 +219,7 @@ def dpo(
         "config": {k: getattr(run_config, k) for k in ("seed", "iterations")},
         "learn": config.learn.model_dump(),
         "engine": config.engine.model_dump(),
+        **_template(config),
     }
 
     def work(unfinished: Path) -> Facts:
@@ -234,6 +244,7 @@ def evaluation(
         "how": told.model_dump(),
         "engine": config.engine.model_dump(),
         "seed": config.seed,
+        **_template(config),
     }
 
     def work(unfinished: Path) -> Facts:
@@ -247,6 +258,7 @@ def evaluation(
             batch=config.engine.max_batch,
             device=config.engine.device,
             dtype=config.engine.dtype,
+            template=config.template,
         )
         write_details(unfinished, solved)
         return result
@@ -303,7 +315,7 @@ def need_model(config: Config) -> None:
 
     if config.begin:
         raise ConfigError("coherent-math begins with `policy`, a whole model; leave `begin` out")
-    load_model(config.policy, dtype="bfloat16", seed=config.seed)
+    load_model(config.policy, dtype="bfloat16", seed=config.seed, template=config.template)
 
 
 def comparisons(path: Path) -> Facts:

@@ -16,6 +16,7 @@ from sparring.run.cluster import RayConfig
 from sparring.run.learning import LearnConfig
 from sparring.run.section import ConfigError, Section
 from sparring.run.servers import ServerConfig, VllmConfig, check_server
+from sparring.run.template import read_template
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 
@@ -215,6 +216,7 @@ class Config(Section):
     seed: int = 0
     iterations: int = Field(100, ge=1)
     policy: str = "nano"
+    template: str | None = None  # chat template: a file, Jinja, `plain`; None: the model's own
     bases: dict[str, str] = Field(default_factory=dict)  # learned policy -> a base of its own
     begin: dict[str, str] = Field(default_factory=dict)  # learned policy -> weights it begins with
     games: dict[str, dict[str, Any]] = Field(default_factory=dict)  # name -> weight and options
@@ -309,6 +311,7 @@ def make_config(data: Mapping[str, Any]) -> Config:
         config = Config.model_validate(data)
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(e) for e in error.errors())) from None
+    config.template = read_template(config.template)
     for server in config.servers.values():
         check_server(server)
     _check_games(config)

@@ -51,9 +51,10 @@ class Trained:
 
 
 def load_engine(
-    policy: str, *, device: str = "auto", dtype: str = "auto"
+    policy: str, *, device: str = "auto", dtype: str = "auto", template: str | None = None
 ) -> tuple[TransformersEngine, str]:
-    """An engine that speaks as this policy, and the name to ask it by."""
+    """An engine that speaks as this policy, and the name to ask it by. A run's policy is asked with
+    the chat template it learned with, another one with `template`."""
     from sparring.engines.bases import embedded
     from sparring.learn.device import choose_device, fast_allocations
 
@@ -62,7 +63,8 @@ def load_engine(
     device, dtype = choose_device(device, dtype)
     base, seed = (found.config.policy, found.config.seed) if found else (policy, 0)
     learn = found.config.learn if found else LearnConfig()
-    options: dict[str, Any] = {"device": device, "dtype": dtype}
+    template = found.config.template if found else template
+    options: dict[str, Any] = {"device": device, "dtype": dtype, "template": template}
     if found and found.config.bases:  # those who played each other are to meet again
         from sparring.learn.bases import policies_on_bases
 
@@ -81,7 +83,12 @@ def load_engine(
 
 
 def load_player(
-    policy: str, *, device: str = "auto", dtype: str = "auto", batch: int | None = None
+    policy: str,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    batch: int | None = None,
+    template: str | None = None,
 ) -> tuple[Engine, str]:
     """Whoever has this name, on a server or not, and the name to ask it by."""
     server = server_of(policy, {})
@@ -91,7 +98,7 @@ def load_player(
         player = OpenAIEngine(server, label_of(policy, {}))
         player.line.reach()
         return player, policy
-    engine, name = load_engine(policy, device=device, dtype=dtype)
+    engine, name = load_engine(policy, device=device, dtype=dtype, template=template)
     engine.max_batch = batch or engine.max_batch
     return engine, name
 
