@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -11,8 +12,9 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from sparring.types import Episode, Message, Request, Sampling, Task, Turn, Verdict, View, derive
@@ -86,6 +88,19 @@ class Player:
         return turn
 
 
+@dataclass(eq=False)
+class _Ruling:
+    """A judge at work: which tasks it is, and the hold on engines that it has meanwhile."""
+
+    tasks: set[asyncio.Task[Any]]
+    within: _Ruling | None  # a judge may call another
+    hold: ExitStack = field(default_factory=ExitStack)
+    holding: bool = False
+
+
+_ruling: ContextVar[_Ruling | None] = ContextVar("ruling", default=None)
+
+
 class Table:
     """Where one game is played: its players, its record of turns and verdicts."""
 
@@ -110,6 +125,8 @@ class Table:
         self._speak = speak
         self._sampling = sampling or Sampling()
         self._outside = outside or _nothing
+        self._rulings: list[_Ruling] = []
+        self._asking: list[tuple[_Ruling | None, asyncio.Task[Any] | None]] = []  # and by whom
         self._stages = stages  # whose turns train; None: all, and those without a stage always
         self._players = {
             seat: Player(seat, seating[seat], trainable(seat, seating[seat]), self)
@@ -121,9 +138,18 @@ class Table:
 
     async def judge(self, ruling: Awaitable[Any]) -> Any:
         """Await a judge. Engines hold their next batch for it, so that runs repeat exactly;
-        a `Verdict`, or a list of them, goes on the episode's record."""
-        with self._outside():
+        a `Verdict`, or a list of them, goes on the episode's record. Players may be asked in it:
+        while a judge waits for an engine, no engine waits for the judge."""
+        mine = _Ruling(_tasks_of(ruling), within=_ruling.get())
+        outer = _ruling.set(mine)
+        self._rulings.append(mine)
+        self._hold_engines()
+        try:
             result = await ruling
+        finally:
+            self._rulings.remove(mine)
+            mine.hold.close()
+            _ruling.reset(outer)
         found = result if isinstance(result, list | tuple) else [result]
         self.verdicts += [v for v in found if isinstance(v, Verdict)]
         return result
@@ -151,7 +177,7 @@ class Table:
             history=history,
             view=view,
         )
-        turn = await self._speak(request)
+        turn = await self._answer(request)
         turn.stage = stage
         if not turn.prompt_ids:
             turn.before = [*history, *messages[:-1]]
@@ -159,6 +185,30 @@ class Table:
         turn.trainable = player.trainable and taught and bool(turn.token_ids)
         self.turns.append(turn)
         return turn
+
+    async def _answer(self, request: Request) -> Turn:
+        asking = (_ruling.get(), asyncio.current_task())
+        self._asking.append(asking)
+        self._hold_engines()
+        try:
+            return await self._speak(request)
+        finally:
+            self._asking.remove(asking)
+            self._hold_engines()
+
+    def _hold_engines(self) -> None:
+        """Engines wait for every judge but those that wait for an engine themselves."""
+        waiting: set[_Ruling] = set()
+        for by, task in self._asking:
+            judges = [by, *(ruling for ruling in self._rulings if task in ruling.tasks)]
+            waiting.update(outer for judge in judges for outer in _outwards(judge))
+        for ruling in self._rulings:
+            waits = ruling in waiting
+            if waits and ruling.holding:
+                ruling.hold.close()
+            elif not waits and not ruling.holding:
+                ruling.hold.enter_context(self._outside())
+            ruling.holding = not waits
 
 
 @dataclass
@@ -239,6 +289,20 @@ async def opened(games: Iterable[Game], sandbox: str = "bubblewrap") -> AsyncIte
 
 def _messages(prompt: str | Sequence[Message]) -> list[Message]:
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+
+
+def _tasks_of(ruling: Awaitable[Any]) -> set[asyncio.Task[Any]]:
+    """Tasks that were made before a judge is awaited, and so do not know that they are part of it:
+    a task, or those that `asyncio.gather` made."""
+    if isinstance(ruling, asyncio.Task):
+        return {ruling}
+    return {task for part in getattr(ruling, "_children", ()) for task in _tasks_of(part)}
+
+
+def _outwards(ruling: _Ruling | None) -> Iterator[_Ruling]:
+    while ruling is not None:
+        yield ruling
+        ruling = ruling.within
 
 
 @contextmanager

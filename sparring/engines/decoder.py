@@ -147,15 +147,17 @@ class Decoder:
     norm_out: Tensor
     head: Tensor
     rope: tuple[Tensor, Tensor]
+    limit: int  # the longest sequence
     eps: float
     lora: bool
     graphs: dict[Any, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Any, places: int) -> Decoder:
-        """`places` is the longest sequence to be spoken."""
+    def of(cls, model: Any, limit: int, spare: int = 0) -> Decoder:
+        """`limit` is the longest sequence to be spoken; `spare` are positions after it, which a
+        batch may step on with rows that have ended."""
         body = model.get_decoder()
-        at = torch.arange(places, device=model.device)[None]
+        at = torch.arange(limit + spare, device=model.device)[None]
         cos, sin = body.rotary_emb(body.embed_tokens.weight[:1, None], at)
         return cls(
             layers=[_layer(layer) for layer in body.layers],
@@ -163,9 +165,17 @@ class Decoder:
             norm_out=body.norm.weight.data,
             head=model.get_output_embeddings().weight.data,
             rope=(cos[0].contiguous(), sin[0].contiguous()),
+            limit=limit,
             eps=model.config.rms_norm_eps,
             lora=has_adapters(model),
         )
+
+    def check_length(self, needed: int) -> None:
+        """Kernels do not look where the rotary table ends: what lies there would be read."""
+        if needed > self.limit:
+            raise ValueError(
+                f"a prompt and its reply need {needed} positions, and the model has {self.limit}"
+            )
 
     def seat(self, slots: Sequence[str | None]) -> None:
         for layer in self.layers:

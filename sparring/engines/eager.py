@@ -42,6 +42,7 @@ class EagerSpeaker:
     def speak(self, rows: Sequence[Row], seats: list[str | None], ends: set[int]) -> list[Reply]:
         """A reply per row. `seats` are the adapters in play, by peft's names; rows say which.
         `ends` are the tokens that end a reply."""
+        self.decoder.check_length(max(row.needs for row in rows))
         self.seats, self.ends = seats, ends
         if self.decoder.lora:
             self.decoder.seat(seats)

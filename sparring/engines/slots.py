@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from sparring.engines.decoder import Cache, cache_shape
 from sparring.engines.rows import Row
@@ -37,17 +38,35 @@ class Slots:
         count = max(self.wanted, _power(rows, 1))
         if (count, places) == (self.wanted, self.places):
             return
-        self.wanted = count
-        self.keys = self.values = torch.empty(0)
+        wanted = count
+        self._hold(torch.empty(0), torch.empty(0), 0, 0, 0)  # what is there makes room, or nothing
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
             room = self.most or int(torch.cuda.mem_get_info(self.device)[0] * SHARE)
             count = max(1, min(count, room // bytes_each))
+        while True:
+            try:
+                keys, values = self._allocate(count, places)
+                break
+            except RuntimeError as error:
+                if not out_of_memory(error) or count == 1:
+                    raise
+            # Out of the handler: what was allocated is held by the error until here.
+            count //= 2
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+        self._hold(keys, values, wanted, count, places)
+
+    def _allocate(self, count: int, places: int) -> Cache:
         # One slot to spare, for rows that only fill a batch up.
         shape = (self.layers, count + 1, self.heads, places, self.width)
-        self.keys = torch.zeros(shape, dtype=self.dtype, device=self.device)
-        self.values = torch.zeros_like(self.keys)
-        self.count, self.places = count, places
+        keys = torch.zeros(shape, dtype=self.dtype, device=self.device)
+        return keys, torch.zeros_like(keys)
+
+    def _hold(self, keys: Tensor, values: Tensor, wanted: int, count: int, places: int) -> None:
+        """Everything that says what the cache is, at once: an allocation may fail in between."""
+        self.keys, self.values = keys, values
+        self.wanted, self.count, self.places = wanted, count, places
         self.clear()
         self.epoch += 1
 
@@ -93,6 +112,11 @@ class Slots:
 
     def _forget(self, slot: int) -> None:
         del self.said[self.held.pop(slot)]
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    """A GPU's allocator has an error of its own; a CPU's only has words."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _power(number: int, least: int) -> int:

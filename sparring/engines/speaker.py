@@ -26,7 +26,7 @@ SIZES = (1, 4, 16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 def speaker(model: Any, slots: Slots, chat: Any) -> Speaker:
     """Fuse a model's weights and give it a voice."""
     with torch.inference_mode(False), torch.no_grad():
-        decoder = Decoder.of(model, model.config.max_position_embeddings)
+        decoder = Decoder.of(model, model.config.max_position_embeddings, spare=CHUNK)
     return Speaker(decoder, slots, chat)
 
 
@@ -44,10 +44,11 @@ class Speaker:
         """A reply per row. `seats` are the adapters in play, by peft's names; rows say which.
         `ends` are the tokens that end a reply."""
         self.ends = ends
+        self.decoder.check_length(max(row.needs for row in rows))
         self.slots.fit(len(rows), max(row.needs for row in rows) + CHUNK)
         if self.epoch != self.slots.epoch:
-            self.epoch = self.slots.epoch
             self._make_buffers()
+            self.epoch = self.slots.epoch  # not before: their memory may not be there either
         self.seats = seats
         if self.decoder.lora:
             self.decoder.seat(seats)
@@ -126,7 +127,8 @@ class Speaker:
         begin_R = self._whole([row.read for row in rows])
         slot_R = self._whole([row.slot for row in rows])
         position_RT = begin_R[:, None] + torch.arange(width, device=ids_RT.device)
-        position_RT = position_RT.clamp(max=self.slots.places - 1)
+        # Only padding reaches so far: the last position is kept for a token that is still to come.
+        position_RT = position_RT.clamp(max=min(self.slots.places, self.decoder.limit) - 1)
         seen = max(row.read for row in rows) + width
         mask = None
         if any(row.read for row in rows):

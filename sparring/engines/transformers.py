@@ -31,7 +31,7 @@ from sparring.engines.decoder import has_adapters, unsupported
 from sparring.engines.eager import EagerSpeaker
 from sparring.engines.generate import Reply, end_ids, generate
 from sparring.engines.rows import Row
-from sparring.engines.slots import Slots
+from sparring.engines.slots import Slots, out_of_memory
 from sparring.engines.speaker import Speaker, speaker
 from sparring.learn.policies import LoraPolicies, Policies, slot_name
 from sparring.learn.workbench import bench
@@ -263,7 +263,7 @@ class TransformersEngine:
         try:
             return list(self._generate(batch))
         except RuntimeError as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             if len(batch) == 1:
                 return [VoidGame(f"one request alone does not fit the device's memory: {error}")]
@@ -353,11 +353,6 @@ class TransformersEngine:
             finish=reply.finish,
             temperature=request.sampling.temperature or 1.0,
         )
-
-
-def _out_of_memory(error: RuntimeError) -> bool:
-    """A GPU's allocator has an error of its own; a CPU's only has words."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 @cache

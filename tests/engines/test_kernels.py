@@ -15,13 +15,15 @@ if not CUDA:
     os.environ["TRITON_INTERPRET"] = "1"  # before triton looks
 pytest.importorskip("triton", reason="triton is not installed (it comes with torch for CUDA)")
 
+from test_slots import memory_for  # noqa: E402
+
 from sparring.engines import kernels  # noqa: E402
 from sparring.engines.rows import Row  # noqa: E402
 from sparring.engines.speaker import Speaker  # noqa: E402
 from sparring.engines.transformers import TransformersEngine  # noqa: E402
 from sparring.learn.policies import load_policies  # noqa: E402
 from sparring.run.config import LearnConfig  # noqa: E402
-from sparring.types import Request, Sampling, Turn  # noqa: E402
+from sparring.types import Request, Sampling, Turn, VoidGame  # noqa: E402
 
 DEVICE = "cuda" if CUDA else "cpu"
 B, Q, K, D, S, SLOTS = 5, 4, 2, 48, 96, 7
@@ -195,3 +197,77 @@ def test_slots_are_free_again_after_a_batch_that_failed() -> None:
 
     assert [len(turn.token_ids) for turn in asyncio.run(both())] == [3, 3]
     assert sizes == [2, 1, 1]
+
+
+def test_a_cache_that_does_not_fit_is_made_smaller_and_rows_take_turns(monkeypatch) -> None:
+    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
+
+    async def all_at_once(engine: TransformersEngine) -> list[Turn]:
+        asked = [ask("base", text, i) for i, text in enumerate(("a", "bc", "d", "ef"))]
+        return await asyncio.gather(*map(engine.act, asked))
+
+    plain = asyncio.run(all_at_once(TransformersEngine(policies, graphs=False)))
+    asked = memory_for(monkeypatch, 3)
+    fast = asyncio.run(all_at_once(TransformersEngine(policies, graphs=True)))
+    assert [t.token_ids for t in fast] == [t.token_ids for t in plain]
+    assert asked == [5, 3], "four rows and a spare one, then two"
+
+
+def test_slots_without_any_memory_can_be_asked_again(monkeypatch) -> None:
+    """An allocation that failed leaves nothing behind that looks like a cache."""
+    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
+    engine = TransformersEngine(policies, graphs=True)
+
+    async def one(text: str) -> Turn:
+        return await engine.act(ask("base", text, 0))
+
+    before = asyncio.run(one("a"))
+    with monkeypatch.context() as patch:
+        memory_for(patch, 0)
+        for _ in range(2):
+            with pytest.raises(VoidGame, match="one request alone does not fit"):
+                asyncio.run(one("b" * 200))
+    assert engine._slots is not None and engine._slots.count == engine._slots.places == 0
+    assert asyncio.run(one("a")).token_ids == before.token_ids
+
+
+def test_no_position_lies_past_the_rotary_table(monkeypatch) -> None:
+    """Of a conversation that fills the context, beside a shorter one that goes on: neither padding
+    nor the steps after a row's end may look behind the table."""
+    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
+    policies.config.max_position_embeddings = limit = 64
+    furthest: list[tuple[int, int]] = []
+    rotate = kernels.rotate
+
+    def noted(qkv, rope, position, *rest):
+        furthest.append((int(position.max()), len(rope[0])))
+        return rotate(qkv, rope, position, *rest)
+
+    monkeypatch.setattr(kernels, "rotate", noted)
+
+    async def talk(engine: TransformersEngine) -> list[Turn]:
+        first = [await engine.act(ask("base", "a" * n, 0)) for n in (33, 1)]
+        room = limit - 3 - len(engine.chat.prompt_ids(ask("base", "", 0, first[0])))
+        more = [
+            engine.act(replace(ask("base", "b" * n, i, turn), sampling=Sampling(0.0, max_tokens=3)))
+            for i, (turn, n) in enumerate(zip(first, (room, room + 20), strict=True))
+        ]
+        return [*first, *await asyncio.gather(*more)]
+
+    turns = asyncio.run(talk(TransformersEngine(policies, graphs=True)))
+    plain = asyncio.run(talk(TransformersEngine(policies, graphs=False)))
+    assert max(len(t.prompt_ids) for t in turns) + 3 == limit, "the context is full"
+    assert [t.token_ids for t in turns] == [t.token_ids for t in plain]
+    assert all(position < length for position, length in furthest)
+
+
+@pytest.mark.parametrize("graphs", [True, None])
+def test_a_row_that_is_longer_than_the_context_is_refused(graphs) -> None:
+    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
+    policies.config.max_position_embeddings = 64
+    with policies.using("base") as model:
+        voice = TransformersEngine(policies, graphs=graphs)._voice(model)
+    assert voice is not None
+    row = Row(("base", 0), [5] * 60, Sampling(max_tokens=5), 0)
+    with pytest.raises(ValueError, match="need 65 positions, and the model has 64"):
+        voice.speak([row], [None], {1})

@@ -276,6 +276,57 @@ def test_a_judge_holds_the_batch_and_its_delay_changes_nothing(policies):
     assert found[0] == found[1] == found[2]
 
 
+class Criticised(Game):
+    """Its judges are players of the same engine, asked in every way that Python has; every third
+    game has a program for a judge, which takes `delay` seconds."""
+
+    seats = ("s", "critic")
+
+    async def play(self, task: Task, table) -> Outcome:
+        critic, n = table["critic"], int(task.id)
+
+        async def panel() -> list[Turn]:
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(critic.act(f"{n} {i}")) for i in range(2)]
+            return [one.result() for one in asked]
+
+        async def checked_panel() -> list[Turn]:
+            await table.judge(_rule(task.data["delay"]))
+            return await table.judge(panel())
+
+        for i in range(2):
+            await table["s"].act(f"{n} {i}")
+            if n % 3 == 0:
+                await table.judge(_rule(task.data["delay"]))
+            await table.judge(critic.act(f"alone {n}"))
+            await table.judge(asyncio.gather(critic.act(f"a {n}"), critic.act(f"b {n}")))
+            begun = asyncio.create_task(critic.act(f"begun {n}"))
+            await asyncio.sleep(0)  # its request is waiting before anybody judges
+            await table.judge(begun)
+            await table.judge(checked_panel())
+        return Outcome(s=1.0)
+
+
+def test_players_of_the_same_engine_can_be_judges_in_lockstep(policies):
+    found = []
+    for delays in ((0.0, 0.0), (0.03, 0.0), (0.0, 0.05)):
+        engine = TransformersEngine(policies)
+        passes = Passes(engine)
+        seating = {"s": "main", "critic": "base"}
+        games = [
+            Job(str(i), "c", Criticised(), Task(str(i), data={"delay": delays[i % 2]}), i, seating)
+            for i in range(6)
+        ]
+        playing = collect(
+            games, engine.act, sampling=Sampling(max_tokens=2), outside=engine.outside
+        )
+        episodes = asyncio.run(asyncio.wait_for(playing, 60))
+        assert [(e.void, len(e.turns)) for e in episodes] == [(None, 14)] * 6
+        rows = [shape for shape in passes.shapes if shape[1] > 1]
+        found.append((rows, [(t.token_ids, t.logprobs) for e in episodes for t in e.turns]))
+    assert found[0] == found[1] == found[2]
+
+
 def test_without_lockstep_nobody_waits_for_a_judge(make_policies):
     engine = TransformersEngine(make_policies("lora"), lockstep=False)
     passes = Passes(engine)
