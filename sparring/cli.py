@@ -93,7 +93,7 @@ def play(
     from sparring.nearest import nearest
     from sparring.person import PERSON, with_person
     from sparring.run.config import ConfigError
-    from sparring.run.policy import game_options, load_player
+    from sparring.run.policy import game_options, load_player, trained_sampling
     from sparring.run.rundir import RunError
 
     table = load_game(game, **game_options(game, policy, style))
@@ -108,7 +108,7 @@ def play(
     )
     job = Job("play", game, table, table.task(seed), seed, seating)
     try:
-        episode = asyncio.run(play_game(job, speak))
+        episode = asyncio.run(play_game(job, speak, sampling=trained_sampling(policy)))
     except EOFError:
         raise RunError("the input ended before the game did") from None
     console.print({"rewards": episode.rewards, **episode.facts})
@@ -120,34 +120,23 @@ def arena(
     against: Annotated[str, typer.Option(help="random, perfect, scripted, or a policy.")],
     games: Annotated[int, typer.Option(min=1, help="How many games, seats alternating.")] = 100,
     game: Annotated[str | None, typer.Option(help="Which game, if the run has several.")] = None,
-    temperature: Annotated[float, typer.Option(min=0, help="0 plays the likeliest action.")] = 0.0,
+    temperature: Annotated[
+        float | None,
+        typer.Option(min=0, help="0, the likeliest action, unless the run evaluates at another."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Of a reply; otherwise as the run was trained.")
+    ] = None,
     seed: int = 0,
     as_json: AsJson = False,
 ) -> None:
     """Play a policy against another and count the results."""
-    import asyncio
+    from sparring.evaluate.arena_cli import play_match
 
-    from sparring.curriculum.opponents import PROGRAMS
-    from sparring.evaluate.arena import match
-    from sparring.evaluate.standard import opponents_of
-    from sparring.game import Speak
-    from sparring.games import load_game
-    from sparring.run.config import ConfigError
-    from sparring.run.policy import first_game, game_options, load_opponent, load_player
-
-    chosen = game or first_game(policy)
-    table = load_game(chosen, **game_options(chosen, policy, None))
-    opponent = against
-    if against in PROGRAMS and against not in opponents_of(table):
-        raise ConfigError(f"nobody has written a {against} player for {chosen}")
-    engine, name = load_player(policy)
-    speak: Speak = engine.act
-    if against not in PROGRAMS:
-        speak, opponent = load_opponent(engine, against)
-    score, _ = asyncio.run(
-        match(chosen, table, speak, name, opponent, games, seed=seed, temperature=temperature)
+    found = play_match(
+        policy, against, games, game=game, temperature=temperature, max_tokens=max_tokens, seed=seed
     )
-    say(score.as_dict(), as_json)
+    say(found, as_json)
 
 
 @app.command()

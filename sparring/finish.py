@@ -11,9 +11,10 @@ from typing import Any
 from sparring.games import make_games
 from sparring.report import write_report
 from sparring.run import checkpoint, needs
+from sparring.run.config import Config
 from sparring.run.policy import add_policy, load_engine
 from sparring.run.rundir import RunDir, write_whole
-from sparring.types import MAIN, derive, episode_to_json
+from sparring.types import MAIN, Sampling, derive, episode_to_json
 
 UNTRAINED = "untrained"
 _SHOWN = 12  # evaluation games kept for the report, per opponent
@@ -42,6 +43,7 @@ def finish(path: Path) -> Path:
 
 async def _closing_evaluation(run: RunDir) -> None:
     """The last weights and the first ones, over the same games."""
+    from sparring.evaluate.sampling import as_trained
     from sparring.evaluate.standard import evaluate
     from sparring.evaluate.together import by_size
     from sparring.games.matching import MatchingGame
@@ -50,21 +52,23 @@ async def _closing_evaluation(run: RunDir) -> None:
     games = {n: g for n, g in make_games(config.games).items() if g.zero_sum or g.cooperative}
     if not games:
         return
-    engine, name = load_engine(f"{run.path}@last", device=config.engine.device)
+    engine, name = load_engine(f"{run.path}@last", **_device(config))
     add_policy(engine, f"{run.path}@0", UNTRAINED)
     plan: dict[str, Any] = {
         "count": config.evaluate.final,
         "seed": derive(config.seed, "final"),
-        "temperature": config.evaluate.temperature,
+        "sampling": as_trained(config),
     }
-    trained, episodes = await evaluate(games, engine, policy=name, **plan)
-    untrained, _ = await evaluate(games, engine, policy=UNTRAINED, **plan)
+    heat = config.evaluate.temperature
+    trained, episodes = await evaluate(games, engine, policy=name, temperature=heat, **plan)
+    untrained, _ = await evaluate(games, engine, policy=UNTRAINED, temperature=heat, **plan)
     matchings = {n: g for n, g in games.items() if isinstance(g, MatchingGame)}
     for policy, results in ((name, trained), (UNTRAINED, untrained)):
         for n, g in matchings.items():
-            less = {k: v for k, v in plan.items() if k != "count"}
-            count = min(_SIZED, plan["count"])
-            results[n]["by_size"] = await by_size(n, g, engine.act, policy, count, **less)
+            results[n]["by_size"] = await by_size(
+                n, g, engine.act, policy, min(_SIZED, plan["count"]), seed=plan["seed"],
+                sampling=as_trained(config, heat),
+            )  # fmt: skip
     found = {**trained, UNTRAINED: untrained}
     write_whole(run.path / "evaluation.json", json.dumps(found, indent=1).encode())
     shown = [e for i, e in enumerate(episodes) if i % config.evaluate.final < _SHOWN]
@@ -77,29 +81,39 @@ async def _ladder(run: RunDir) -> None:
     """Checkpoints, evenly spread over the run, each against each."""
     from sparring.evaluate.arena import round_robin
     from sparring.evaluate.ratings import MODEL, Result, fit
+    from sparring.evaluate.sampling import as_trained, described, noted
 
     config = run.config()
     games = {n: g for n, g in make_games(config.games).items() if g.zero_sum}
     steps = spread(checkpoint.steps(run.checkpoints), _RUNGS)
     if not games or len(steps) < 2:
         return
-    engine, _ = load_engine(f"{run.path}@{steps[0]}", device=config.engine.device)
+    engine, _ = load_engine(f"{run.path}@{steps[0]}", **_device(config))
     names = [f"iteration {step}" for step in steps]
     for step, name in zip(steps, names, strict=True):
         add_policy(engine, f"{run.path}@{step}", name)
     results: list[Result] = []
+    used: dict[str, set[Sampling]] = {}
     for name, game in games.items():
+        used[name] = set[Sampling]()
         results += await round_robin(
-            name, game, engine.act, names, config.evaluate.ladder, seed=config.seed
-        )
+            name, game, noted(engine.act, names[0], used[name]), names, config.evaluate.ladder,
+            seed=config.seed, sampling=as_trained(config),
+        )  # fmt: skip
     fitted = fit(results)
     found = {
         "model": MODEL,
+        "played": {name: described(games[name], found) for name, found in used.items()},
         "draw": fitted.draw,
         "ratings": [rating._asdict() for rating in fitted.ratings],
         "results": [result._asdict() for result in results],
     }
     write_whole(run.path / "ladder.json", json.dumps(found, indent=1).encode())
+
+
+def _device(config: Config) -> dict[str, str]:
+    """Where and in which precision the policy was trained: it is measured as it played."""
+    return {"device": config.engine.device, "dtype": config.engine.dtype}
 
 
 def spread(items: list[int], most: int) -> list[int]:

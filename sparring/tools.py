@@ -115,7 +115,9 @@ def selfplay(
     name: Annotated[str, typer.Option(envvar="EXP_NAME")] = "selfplay_gen",
     group: Annotated[int, typer.Option(min=1, help="Games on each table.")] = 4,
     grouping: Annotated[str, typer.Option(help="What shares an index: table, or game.")] = "table",
-    max_tokens: Annotated[int, typer.Option(min=1, help="Of a reply, in the style reason.")] = 256,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Of a reply; as the run was trained, or 256.")
+    ] = None,
     val: Annotated[float, typer.Option(min=0, max=0.9, help="Share of tables kept back.")] = 0.1,
     batch: Annotated[int, typer.Option(min=1, help="Games at once, recorded together.")] = 64,
     seed: int = 0,
@@ -124,12 +126,13 @@ def selfplay(
 ) -> None:
     """Let a policy play with itself; games, training and validation instances land in a folder."""
     from sparring.progress import Live
-    from sparring.run.policy import game_options
+    from sparring.run.policy import game_options, trained_sampling
     from sparring.selfplay import generate, make_plan
 
     plan = make_plan(
         game, options or [], game_options(game, policy, None), policy=policy, games=games,
-        temperature=temperature, group=group, grouping=grouping, max_tokens=max_tokens, val=val,
+        temperature=temperature, group=group, grouping=grouping, val=val,
+        max_tokens=max_tokens or trained_sampling(policy).max_tokens,
         batch=batch, seed=seed,
     )  # fmt: skip
     folder = out or Path("data") / name

@@ -175,6 +175,7 @@ def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[st
 
 
 async def _evaluate(parts: Parts) -> dict[str, float]:
+    from sparring.evaluate.sampling import as_trained
     from sparring.evaluate.standard import as_metrics, evaluate
 
     if MAIN not in parts.learner.policies.names():  # seats of their own have no common opponent
@@ -185,6 +186,7 @@ async def _evaluate(parts: Parts) -> dict[str, float]:
         parts.engine,
         count=config.games,
         seed=parts.config.seed,
+        sampling=as_trained(parts.config),
         temperature=config.temperature,
     )
     return as_metrics(found)

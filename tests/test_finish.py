@@ -37,6 +37,12 @@ def test_the_trained_and_the_untrained_play_the_same_opponents(finished: Path) -
             assert score["games"] == score["wins"] + score["draws"] + score["losses"] == 6
             assert score["invalid"] <= score["losses"]
         assert 0 <= results["exact"]["regret"] <= 2
+        (sampling,) = results["sampling"]
+        assert (results["style"], sampling["temperature"], sampling["max_tokens"]) == (
+            "terse",
+            0,
+            1,
+        )
 
 
 def test_every_kept_checkpoint_is_rated_with_an_interval(finished: Path) -> None:
@@ -49,6 +55,8 @@ def test_every_kept_checkpoint_is_rated_with_an_interval(finished: Path) -> None
     assert sum(r["elo"] for r in ratings) == pytest.approx(0, abs=1e-4)
     assert all(r["low"] < r["elo"] < r["high"] for r in ratings)
     assert all(rating["games"] == 2 * (len(steps) - 1) for rating in ratings)
+    (sampling,) = found["played"]["tictactoe"]["sampling"]
+    assert (sampling["temperature"], sampling["max_tokens"]) == (1.0, 1)  # as it was trained
     assert len(found["results"]) == len(steps) * (len(steps) - 1) // 2
 
 

@@ -45,8 +45,8 @@ async def match(
     opponent: str,
     games: int,
     *,
+    sampling: Sampling,
     seed: int = 0,
-    temperature: float = 0.0,
 ) -> tuple[Score, list[Episode]]:
     """`games` games of `policy` against `opponent`, changing seats from one to the next."""
     jobs = [
@@ -60,7 +60,7 @@ async def match(
         )
         for i in range(games)
     ]
-    episodes = await collect(jobs, speak, sampling=Sampling(temperature=temperature))
+    episodes = await collect(jobs, speak, sampling=sampling)
     return score(episodes, [game.seats[i % len(game.seats)] for i in range(games)]), episodes
 
 
@@ -85,14 +85,21 @@ def score(episodes: Sequence[Episode], seats: Sequence[str]) -> Score:
 
 
 async def round_robin(
-    name: str, game: Game, speak: Speak, policies: Sequence[str], games: int, *, seed: int = 0
+    name: str,
+    game: Game,
+    speak: Speak,
+    policies: Sequence[str],
+    games: int,
+    *,
+    sampling: Sampling,
+    seed: int = 0,
 ) -> list[Result]:
-    """Every pair of policies, for `ratings.fit`; as many games more as share the seats evenly."""
+    """Every pair of policies, for `ratings.fit`; as many games more as share the seats evenly.
+    Not for a temperature of 0: two deterministic players play one game over and over."""
     pairs = [(a, b) for i, a in enumerate(policies) for b in policies[i + 1 :]]
     games += -games % len(game.seats)
-    # Sampled, not greedy: two deterministic players would play one game over and over.
     matches = [
-        match(name, game, speak, a, b, games, seed=derive(seed, a, b), temperature=1.0)
+        match(name, game, speak, a, b, games, seed=derive(seed, a, b), sampling=sampling)
         for a, b in pairs
     ]
     scores = [score for score, _ in await asyncio.gather(*matches)]

@@ -8,9 +8,11 @@ import asyncio
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from sparring.evaluate.sampling import as_trained
 from sparring.game import Table, opened
 from sparring.games import make_games
 from sparring.games.adversarial_tests import (
@@ -26,7 +28,7 @@ from sparring.run.named import name_of
 from sparring.run.rundir import RunDir, read_lines, write_whole
 from sparring.tasks.problems import full_problem
 from sparring.tasks.source import held_out_tasks, training_tasks
-from sparring.types import Sampling, Task, derive
+from sparring.types import Task, derive
 
 if TYPE_CHECKING:
     from sparring.engines.transformers import TransformersEngine
@@ -99,15 +101,10 @@ async def meet(
 
     def table(place: int, problem: int) -> Table:
         seating = {seat: f"{seat}{place}" for seat in game.seats}
-        sampling = Sampling(
-            temperature=config.evaluate.temperature,
-            top_p=config.sampling.top_p,
-            max_tokens=config.sampling.max_tokens,
-        )
         seed = derive(config.seed, "crossplay", problem)
         return Table(
             game.seats, seating, engine.act, seed=seed, order=place * 10_000 + problem,
-            sampling=sampling, outside=engine.outside,
+            sampling=as_trained(config, config.evaluate.temperature), outside=engine.outside,
         )  # fmt: skip
 
     async def program(place: int, i: int) -> str:
@@ -134,6 +131,7 @@ async def meet(
     return {
         "names": list(names),
         "problems": len(problems),
+        "sampling": asdict(as_trained(config, config.evaluate.temperature)),
         "discriminator_wins": wins,
         "generator_reward": earned,
         "discriminator_reward": lost,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from sparring.collect import Job, collect
 from sparring.curriculum.opponents import Opponents
+from sparring.evaluate.sampling import as_trained
 from sparring.game import Game
 from sparring.run.config import Config
 from sparring.tasks.source import held_out_tasks
-from sparring.types import Episode, Sampling, derive
+from sparring.types import Episode, derive
 
 if TYPE_CHECKING:
     from sparring.engines import OwnEngine
@@ -50,12 +50,11 @@ async def play_held_out(config: Config, name: str, game: Game, engine: OwnEngine
         )
         for i in range(config.evaluate.games)
     ]
-    sampling = Sampling(**config.sampling.model_dump())
     return await collect(
         jobs,
         engine.act,
         concurrency=config.collect.concurrency,
-        sampling=replace(sampling, temperature=config.evaluate.temperature),
+        sampling=as_trained(config, config.evaluate.temperature),
         outside=engine.outside,
     )
 

@@ -4,18 +4,20 @@ where it is won together, and, where one is solved, exact measures. Void games c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sparring.engines import OwnEngine
 from sparring.evaluate import exact
 from sparring.evaluate.arena import Score, match
+from sparring.evaluate.sampling import described, noted
 from sparring.evaluate.together import matching_measures, with_itself
 from sparring.game import Game
 from sparring.games.kuhn import KuhnPoker
 from sparring.games.matching import MatchingGame
 from sparring.games.negotiation import SimpleNegotiation
 from sparring.games.tictactoe import TicTacToe
-from sparring.types import MAIN, Episode
+from sparring.types import MAIN, Episode, Sampling
 
 
 def opponents_of(game: Game) -> list[str]:
@@ -34,31 +36,39 @@ async def evaluate(
     games: Mapping[str, Game],
     engine: OwnEngine,
     *,
+    sampling: Sampling,
+    temperature: float = 0.0,
     policy: str = MAIN,
     count: int = 100,
     seed: int = 0,
-    temperature: float = 0.0,
 ) -> tuple[dict[str, Any], list[Episode]]:
-    """Per game: {opponent: score, "exact": measures, "score": the one number that ranks}."""
+    """Per game: {opponent: score, "exact": measures, "score": the one number that ranks, and how
+    the policy was asked}. `sampling` is what it was trained with; matches have a temperature of
+    their own."""
     found: dict[str, Any] = {}
     episodes: list[Episode] = []
     for name, game in games.items():
         scores: dict[str, Score] = {}
         played: list[Episode] = []
+        used: set[Sampling] = set()
+        speak = noted(engine.act, policy, used)
+        plan: dict[str, Any] = {
+            "seed": seed,
+            "sampling": replace(sampling, temperature=temperature),
+        }
         for opponent in opponents_of(game):
             scores[opponent], games_played = await match(
-                name, game, engine.act, policy, opponent, count, seed=seed, temperature=temperature
+                name, game, speak, policy, opponent, count, **plan
             )
             played += games_played
         if game.cooperative:
-            played = await with_itself(
-                name, game, engine.act, policy, count, seed=seed, temperature=temperature
-            )
+            played = await with_itself(name, game, speak, policy, count, **plan)
         measures = exact_measures(game, engine, policy, played)
         found[name] = {
             **{opponent: result.as_dict() for opponent, result in scores.items()},
             "exact": measures,
             "score": ranking(scores, measures),
+            **described(game, used),
         }
         episodes += played
     return found, episodes

@@ -23,8 +23,8 @@ async def with_itself(
     policy: str,
     games: int,
     *,
+    sampling: Sampling,
     seed: int = 0,
-    temperature: float = 0.0,
 ) -> list[Episode]:
     """`games` games, each on a table of its own, with one policy in every seat."""
     jobs = [
@@ -38,7 +38,7 @@ async def with_itself(
         )
         for i in range(games)
     ]
-    return await collect(jobs, speak, sampling=Sampling(temperature=temperature))
+    return await collect(jobs, speak, sampling=sampling)
 
 
 def matching_measures(episodes: Sequence[Episode]) -> dict[str, float]:
@@ -66,8 +66,8 @@ async def by_size(
     policy: str,
     games: int,
     *,
+    sampling: Sampling,
     seed: int = 0,
-    temperature: float = 0.0,
 ) -> dict[str, dict[str, float]]:
     """A policy's measures at several sizes of table. Where its style has no words for a size,
     only the bounds are known."""
@@ -83,7 +83,7 @@ async def by_size(
             found[str(size)] = {f"bound_{k}": fmean(b[k] for b in every) for k in every[0]}
             continue
         played = await with_itself(
-            name, sized, speak, policy, games, seed=derive(seed, size), temperature=temperature
+            name, sized, speak, policy, games, seed=derive(seed, size), sampling=sampling
         )
         found[str(size)] = matching_measures(played)
     return found

@@ -173,9 +173,32 @@ def results_table(evaluation: dict[str, Any]) -> str:
         exact = _exact_list(_mapping(results.get("exact")), _mapping(before.get("exact")))
         if rows or exact:
             cards.append(
-                f'<div class="card"><h3>{esc(game_name(game))}</h3>{_table(rows)}{exact}</div>'
+                f'<div class="card"><h3>{esc(game_name(game))}</h3>{_table(rows)}{exact}'
+                f"{_played(results)}</div>"
             )
     return "".join(cards)
+
+
+def _played(results: Mapping[str, Any]) -> str:
+    """How the policy was asked in these games; older runs do not say."""
+    found = [_mapping(sampling) for sampling in results.get("sampling") or []]
+    if not found:
+        return ""
+    style = f", in the style “{results['style']}”" if "style" in results else ""
+    words = " or ".join(asked_with(sampling) for sampling in found)
+    return f'<p class="caption">{esc(f"The policy answered {words}{style}.")}</p>'
+
+
+def asked_with(sampling: Mapping[str, Any]) -> str:
+    """A sampling in words: what is as usual is left out."""
+    heat, most = sampling.get("temperature"), sampling.get("max_tokens")
+    parts = (
+        ["greedily" if heat == 0 else f"at temperature {number(heat)}"] if heat is not None else []
+    )
+    parts += [f"with up to {number(most)} token{'s' * (most != 1)}"] if is_number(most) else []
+    parts += [f"top-p {sampling['top_p']}"] if sampling.get("top_p", 1) != 1 and heat != 0 else []
+    parts += [f"top-k {sampling['top_k']}"] if sampling.get("top_k", 0) and heat != 0 else []
+    return ", ".join(parts)
 
 
 def _table(rows: list[str]) -> str:

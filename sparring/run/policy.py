@@ -12,7 +12,7 @@ from sparring.run import checkpoint
 from sparring.run.config import Config, ConfigError, LearnConfig
 from sparring.run.rundir import RunDir
 from sparring.run.servers import label_of, server_of
-from sparring.types import BASE, MAIN, Request, Turn
+from sparring.types import BASE, MAIN, Request, Sampling, Turn
 
 if TYPE_CHECKING:
     from sparring.engines import Engine, OwnEngine
@@ -60,9 +60,9 @@ def load_engine(
 
     found = find_trained(policy)
     fast_allocations()
-    device, dtype = choose_device(device, dtype)
     base, seed = (found.config.policy, found.config.seed) if found else (policy, 0)
     learn = found.config.learn if found else LearnConfig()
+    device, dtype = choose_device(device, dtype, learn.weights)
     template = found.config.template if found else template
     options: dict[str, Any] = {"device": device, "dtype": dtype, "template": template}
     if found and found.config.bases:  # those who played each other are to meet again
@@ -269,3 +269,9 @@ def game_options(game: str, policy: str, style: str | None) -> dict[str, Any]:
     if style or (not options and policy == "nano"):
         options["style"] = style or "terse"
     return options
+
+
+def trained_sampling(policy: str) -> Sampling:
+    """The sampling of the run a policy comes from; of whoever comes from none, the default."""
+    config = run_config(policy)
+    return Sampling(**config.sampling.model_dump()) if config else Sampling()

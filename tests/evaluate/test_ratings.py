@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sparring.evaluate.arena import round_robin
 from sparring.evaluate.ratings import ELO, Fit, Result, fit
 from sparring.games.tictactoe import TicTacToe
-from sparring.types import Request, Turn
+from sparring.types import Request, Sampling, Turn
 
 SIX = [f"iteration {i}" for i in range(6)]
 
@@ -148,7 +148,10 @@ def test_a_round_robin_shares_the_seats_evenly() -> None:
         assert request.view is not None
         return Turn(request.seat, request.policy, "", request.view.actions[0])
 
-    results = asyncio.run(round_robin("tictactoe", TicTacToe(), speak, ["a", "b", "c"], 5))
+    players = ["a", "b", "c"]
+    results = asyncio.run(
+        round_robin("tictactoe", TicTacToe(), speak, players, 5, sampling=Sampling())
+    )
     assert [tuple(r) for r in results] == [
         ("a", "b", 3, 0, 3),
         ("a", "c", 3, 0, 3),

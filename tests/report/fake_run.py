@@ -165,6 +165,8 @@ EVALUATION = {
         "perfect": {"games": 500, "wins": 0, "draws": 468, "losses": 32, "invalid": 0},
         "exact": {"regret": 0.021},
         "score": 0.7,
+        "style": "short",
+        "sampling": [{"temperature": 0.0, "top_p": 0.9, "max_tokens": 4}],
     },
     "kuhn": {
         "random": {"games": 500, "wins": 290, "draws": 0, "losses": 210, "invalid": 0},
