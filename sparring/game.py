@@ -231,6 +231,10 @@ class Game:
     def check(self, task: Task) -> None:
         """Refuse a task that this game cannot be played on, before anything is played."""
 
+    def unusable(self, task: Task) -> str:
+        """Why a task of a source is left out, as `kind: reason`; nothing where it can be played."""
+        return ""
+
     def check_all(self, tasks: Sequence[Task], sandbox: str) -> None:
         """Refuse what should not be played on; the place for what only a judge can say."""
         for task in tasks:

@@ -37,7 +37,9 @@ async def evaluate_held_out(
 
 async def play_held_out(config: Config, name: str, game: Game, engine: OwnEngine) -> list[Episode]:
     """As many games as `evaluate.games` says, over all tasks held out in turn."""
-    tasks = held_out_tasks(config.tasks, game.problems)
+    tasks = [t for t in held_out_tasks(config.tasks, game.problems) if not game.unusable(t)]
+    if not tasks:
+        return []
     seating = Opponents(config.opponents, config.players)
     jobs = [
         Job(

@@ -24,7 +24,7 @@ from sparring.judge.checkers import (
 from sparring.judge.inputs import need_tool
 from sparring.judge.signature import BadSignature
 from sparring.nearest import nearest
-from sparring.tasks.programs import code_of, function_of
+from sparring.tasks.programs import code_of, program_of, unusable
 from sparring.types import Task, Verdict, View, VoidGame, derive
 
 ACCEPTED, REJECTED = "accepted", "rejected"
@@ -95,12 +95,14 @@ class Equivalence(Game):
             if self.crosshair_s > 0:
                 need_tool("crosshair", "programs are searched symbolically")
 
+    def unusable(self, task: Task) -> str:
+        return unusable(task, self.language)
+
     def task(self, seed: int) -> Task:
         return shipped_task(self.problems, seed)
 
     async def play(self, task: Task, table: Table) -> Outcome:
-        p = code_of(task)
-        function = await self._usable(p, task, table)
+        function, p = await self._usable(task, table)
         rng = random.Random(derive(table.seed, "branch"))
         branch = SEQ if rng.random() < self.share else SINQ
         target = rng.choice(self.targets)
@@ -133,16 +135,16 @@ class Equivalence(Game):
         }
         return Outcome(alice=difficulty / 10, bob=right / len(answers), facts=facts)
 
-    async def _usable(self, p: str, task: Task, table: Table) -> str:
-        """The function to judge. A program that cannot be used voids its game and no other."""
+    async def _usable(self, task: Task, table: Table) -> tuple[str, str]:
+        """The function to judge, and its program. One that cannot be used voids its game alone."""
         try:
-            function = function_of(task, p, self.language)
+            function, p = program_of(task, self.language)
         except BadSignature as error:
             raise VoidGame(f"P of task {task.id} cannot be used (type): {error}") from error
         verdict = await table.judge(self._ruled("compiles", p, function))
         if not verdict.passed:
             raise VoidGame(f"P of task {task.id} cannot be used ({verdict.kind}): {verdict.detail}")
-        return function
+        return function, p
 
     async def _ruled(self, verb: str, *given: str) -> Verdict:
         """A checker's verdict, worked out once for the same programs."""

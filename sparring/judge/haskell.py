@@ -57,15 +57,6 @@ def read(source: str, function: str, role: str) -> Program:
     return program
 
 
-def sole_function(source: str) -> str:
-    """The function of a source that has only one; Refused otherwise."""
-    names = parse(source).functions
-    if len(names) != 1:
-        listed = ", ".join(names) or "none"
-        raise Refused("several functions", f"one function is wanted, and there are: {listed}")
-    return names[0]
-
-
 def pair(p: str, q: str, function: str) -> Pair:
     first, second = read(p, function, "P"), read(q, function, "Q")
     signature = signature_of(first, function)

@@ -85,15 +85,6 @@ def signature_of(tree: ast.Module, function: str) -> Signature:
     )
 
 
-def only_function(tree: ast.Module) -> str:
-    """The name of a module's only function."""
-    names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
-    if len(names) != 1:
-        many = f"several functions ({', '.join(names)}); say which" if names else "no function"
-        raise BadSignature(f"it has {many}")
-    return names[0]
-
-
 def _yields(function: ast.FunctionDef) -> bool:
     nodes: list[ast.AST] = list(function.body)
     while nodes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sparring.curriculum.opponents import PROGRAMS
@@ -18,19 +20,38 @@ if TYPE_CHECKING:
     from sparring.engines import OwnEngine
     from sparring.engines.openai import OpenAIEngine
 
+log = logging.getLogger(__name__)
+
 
 def tasks_of(config: Config, games: Mapping[str, Game]) -> dict[str, list[Task]]:
     """The tasks of every game that does not make its own."""
     found = {}
     for name, game in games.items():
         if game.problems:
-            found[name] = training_tasks(config.tasks, game.problems)
+            source = config.tasks.source or "shipped"
+            found[name] = usable(game, training_tasks(config.tasks, game.problems), source)
             try:
                 held_out = held_out_tasks(config.tasks, game.problems)
                 game.check_all([*found[name], *held_out], config.sandbox)
             except ConfigError as error:
-                raise ConfigError(f"{config.tasks.source or 'shipped'}: {error}") from error
+                raise ConfigError(f"{source}: {error}") from error
     return found
+
+
+def usable(game: Game, tasks: Sequence[Task], source: str) -> list[Task]:
+    """The tasks of a source that can be played; how many, and why the others cannot, is logged."""
+    why = {task.id: game.unusable(task) for task in tasks}
+    able = [task for task in tasks if not why[task.id]]
+    if len(able) == len(tasks):
+        return able
+    kinds = Counter(reason.partition(":")[0] for reason in why.values() if reason)
+    first = next(f"{name}: {reason}" for name, reason in why.items() if reason)
+    left_out = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
+    words = f"{source}: {len(able)} of {len(tasks)} can be used; left out: {left_out} ({first})"
+    if not able:
+        raise ConfigError(words)
+    log.info(words)
+    return able
 
 
 def need_jail(config: Config, games: Iterable[Game]) -> None:

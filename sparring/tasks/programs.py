@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
+
 from sparring.judge.signature import BadSignature
 from sparring.run.config import ConfigError
 from sparring.types import Task
 
-_CODE = ("code", "p", "program", "canonical_solution")
+_CODE = ("code", "p", "program", "haskell_code", "canonical_solution", "solution")
 _FUNCTION = ("function", "entry_point", "entry")
+_FENCED = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
 
 
 def code_of(task: Task) -> str:
@@ -17,26 +21,62 @@ def code_of(task: Task) -> str:
         raise ConfigError(
             f"task {task.id} has no program: a text was expected under {', '.join(_CODE)}"
         )
-    return code.replace("\r\n", "\n")
+    fenced = _FENCED.search(code)
+    return (fenced[1] if fenced else code).replace("\r\n", "\n")
 
 
-def function_of(task: Task, code: str, language: str) -> str:
-    """The function to judge: as the task says, or the only one there is."""
+def program_of(task: Task, language: str) -> tuple[str, str]:
+    """The function to judge and the program it is in: as the task says, or the one that the other
+    functions are there for."""
+    code = code_of(task)
     named = next((task.data[k] for k in _FUNCTION if isinstance(task.data.get(k), str)), None)
-    if named:
-        return named
     if language == "haskell":
-        from sparring.judge.haskell import sole_function
+        from sparring.judge.haskell_source import Refused
+        from sparring.tasks.haskell_programs import choose_function
+
+        try:
+            return choose_function(code, named or None)
+        except Refused as error:
+            raise BadSignature(str(error)) from error
+    return named or _python_function(code), code
+
+
+def unusable(task: Task, language: str) -> str:
+    """Why a program cannot be judged, as `kind: reason`, as far as its text tells; or nothing."""
+    try:
+        function, code = program_of(task, language)
+    except BadSignature as error:
+        return f"{getattr(error.__cause__, 'kind', 'type')}: {error}"
+    if language == "haskell":
+        from sparring.judge.haskell import read
         from sparring.judge.haskell_source import Refused
 
         try:
-            return sole_function(code)
-        except Refused as error:
-            raise BadSignature(str(error)) from error
+            read(code, function, "P")
+        except Refused as refusal:
+            return f"{refusal.kind}: {refusal}"
+        return ""
+    from sparring.judge import equivalence_python as python
+
+    try:
+        python.accept_pair(code, code, function)
+    except python.Refused as refusal:
+        return f"{refusal.verdict.kind}: {refusal.verdict.detail}"
+    return ""
+
+
+def _python_function(code: str) -> str:
     from sparring.judge.purity import parse
-    from sparring.judge.signature import only_function
+    from sparring.tasks.call_graph import root
 
     tree = parse(code)
     if isinstance(tree, str):
         raise BadSignature(tree)
-    return only_function(tree)
+    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    if not functions:
+        raise BadSignature("it has no function")
+    calls = {
+        name: {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in functions}
+        for name, node in functions.items()
+    }
+    return root(calls, list(functions), ())

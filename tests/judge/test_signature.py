@@ -9,7 +9,6 @@ import pytest
 from sparring.judge.signature import (
     BadInput,
     BadSignature,
-    only_function,
     read_input,
     signature_of,
 )
@@ -52,12 +51,6 @@ def test_the_same_type_has_several_names(a: str, b: str) -> None:
 def test_what_is_not_wholly_typed_is_refused(text: str, why: str) -> None:
     with pytest.raises(BadSignature, match=why):
         signature_of(ast.parse(text), "f")
-
-
-def test_the_only_function_is_found_and_several_are_named() -> None:
-    assert only_function(ast.parse("x = 1\ndef f(): pass")) == "f"
-    with pytest.raises(BadSignature, match="several functions \\(f, g\\)"):
-        only_function(ast.parse("def f(): pass\ndef g(): pass"))
 
 
 @pytest.mark.parametrize(
