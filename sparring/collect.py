@@ -93,8 +93,9 @@ async def play(
     except* VoidGame as reasons:  # a game may ask several players at once, in a group of tasks
         reason = _first(reasons)
         episode.void = str(reason) or type(reason).__name__
-    # Copies: a player whose neighbour voided the game may still be speaking.
-    episode.turns, episode.verdicts = list(table.turns), list(table.verdicts)
+    finally:
+        episode.turns, episode.verdicts = list(table.turns), list(table.verdicts)
+        await table.close()
     return episode
 
 

@@ -127,6 +127,8 @@ class Table:
         self._outside = outside or _nothing
         self._rulings: list[_Ruling] = []
         self._asking: list[tuple[_Ruling | None, asyncio.Task[Any] | None]] = []  # and by whom
+        self._awaiting: list[asyncio.Task[Any] | None] = []  # tasks that wait for an answer
+        self._closed = False
         self._stages = stages  # whose turns train; None: all, and those without a stage always
         self._players = {
             seat: Player(seat, seating[seat], trainable(seat, seating[seat]), self)
@@ -145,7 +147,8 @@ class Table:
         self._rulings.append(mine)
         self._hold_engines()
         try:
-            result = await ruling
+            with self._waiting():
+                result = await ruling
         finally:
             self._rulings.remove(mine)
             mine.hold.close()
@@ -177,7 +180,8 @@ class Table:
             history=history,
             view=view,
         )
-        turn = await self._answer(request)
+        with self._waiting():
+            turn = await self._answer(request)
         turn.stage = stage
         if not turn.prompt_ids:
             turn.before = [*history, *messages[:-1]]
@@ -209,6 +213,27 @@ class Table:
             elif not waits and not ruling.holding:
                 ruling.hold.enter_context(self._outside())
             ruling.holding = not waits
+
+    async def close(self) -> None:
+        """The game is over. A player whose neighbour ended it may still be waiting for an answer
+        (a gather leaves its other tasks running): that request is cancelled, so that it shares no
+        later batch, and none is made any more."""
+        self._closed = True
+        left = [task for task in set(self._awaiting) if task and task is not asyncio.current_task()]
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        if self._closed:
+            raise asyncio.CancelledError("the game is over")
+        task = asyncio.current_task()
+        self._awaiting.append(task)
+        try:
+            yield
+        finally:
+            self._awaiting.remove(task)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from sparring.curriculum.opponents import Opponents
 from sparring.curriculum.schedule import Step, steps_of
 from sparring.game import Game
 from sparring.games import make_games
+from sparring.learn.workbench import threads, use_threads
 from sparring.run import checkpoint, named, needs
 from sparring.run.config import Config, ConfigError
 from sparring.run.guard import Guard
@@ -64,6 +65,7 @@ class Parts:
             "guard": self.guard.state(),
             "lr_scale": learner.lr_scale,
             "device": self.device,
+            **({"threads": threads()} if self.device == "cpu" else {}),
             "versions": {n: learner.policies.version(n) for n in learner.policies.names()},
             **({"in_hand": in_hand} if in_hand else {}),
         }
@@ -181,6 +183,9 @@ def _take(
             f"it was written on {device} and this is {parts.device}, where the run would not be "
             "the same one; use a device of that kind",
         )
+    if state.get("threads", threads()) != threads():
+        log.info("computing with %s threads, as the run did before", state["threads"])
+        use_threads(state["threads"])
     try:
         parts.load(tensors, state)
     except (ValueError, KeyError) as error:

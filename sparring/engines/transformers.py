@@ -83,6 +83,7 @@ class TransformersEngine:
         self._left: set[int] = set()  # who was there then and has not been served yet
         self._listeners: dict[int, Callable[[str], None]] = {}
         self._server: asyncio.Task[None] | None = None
+        self._running = False  # whether a batch is being generated
         shared = bench() if policies.device.type == "cpu" else None
         self._thread = shared or ThreadPoolExecutor(max_workers=1)
         self._graphs = graphs
@@ -142,10 +143,15 @@ class TransformersEngine:
 
     @asynccontextmanager
     async def learning(self) -> AsyncIterator[None]:
-        """The time in which weights move. What was said by the old ones is let go of before,
+        """The time in which weights move. Waits for the running batch, including cancelled
+        requests, and drops those that are queued. What the old weights computed is let go of,
         unless games are under way: they find what is theirs by the version of the weights."""
         for _ in range(_QUIET_TICKS):
             await asyncio.sleep(0)
+        while self._running:
+            await self.idle()
+            await asyncio.sleep(0)
+        self._drop_cancelled()
         if self._idle():
             self.publish()
         yield
@@ -157,8 +163,11 @@ class TransformersEngine:
             self._forget()
 
     def _idle(self) -> bool:
-        speaking = self._server is not None and not self._server.done()
-        return not (speaking or self._queue or self._busy_outside)
+        live = any(not w.future.done() for w in self._queue)
+        return not (self._running or live or self._busy_outside)
+
+    def _drop_cancelled(self) -> None:
+        self._queue = [w for w in self._queue if not w.future.done()]
 
     def _forget(self) -> None:
         self._kept.clear()
@@ -195,6 +204,7 @@ class TransformersEngine:
             batch = self._next_batch()
             if not batch:
                 return
+            self._running = True
             try:
                 with self.clock.generating():
                     turns = await asyncio.get_running_loop().run_in_executor(
@@ -205,6 +215,8 @@ class TransformersEngine:
                     if not waiting.future.done():
                         waiting.future.set_exception(error)
                 continue
+            finally:
+                self._running = False
             for waiting, turn in zip(batch, turns, strict=True):
                 if waiting.future.done():
                     continue
@@ -235,8 +247,7 @@ class TransformersEngine:
     def _next_batch(self) -> list[_Waiting]:
         """The first waiting request and all who can be served with it, up to the limit: those of
         the same policy, or, where adapters can be mixed, of any."""
-        # A game that was given up leaves its request behind, cancelled.
-        self._queue = [w for w in self._queue if not w.future.done()]
+        self._drop_cancelled()  # what a game that was given up leaves behind
         self._queue.sort(key=lambda w: w.request.order)
         here = [w for w in self._queue if id(w) in self._left]
         if not here:

@@ -19,6 +19,7 @@ from sparring.learn.export import export_policy
 from sparring.learn.learner import Learner
 from sparring.learn.models import ModelMissing
 from sparring.learn.policies import LoraPolicies, Policies, load_policies
+from sparring.learn.workbench import threads, use_threads
 from sparring.run import checkpoint
 from sparring.run.config import Config, ConfigError, make_config
 from sparring.run.policy import find_trained
@@ -162,6 +163,7 @@ def _resume_from(run: RunDir, learner: Learner) -> int:
         _save(run, learner, 0)
         return 0
     step, tensors, state, problems = found
+    use_threads(state.get("threads", threads()))
     learner.load(tensors)
     for name, version in state["versions"].items():
         learner.policies.set_version(name, version)
@@ -173,9 +175,8 @@ def _resume_from(run: RunDir, learner: Learner) -> int:
 
 def _save(run: RunDir, learner: Learner, epoch: int) -> None:
     versions = {n: learner.policies.version(n) for n in learner.policies.names()}
-    checkpoint.save(
-        run.checkpoints, epoch, learner.state(), {"iteration": epoch, "versions": versions}
-    )
+    state = {"iteration": epoch, "versions": versions, "threads": threads()}
+    checkpoint.save(run.checkpoints, epoch, learner.state(), state)
 
 
 def export_adapter(policies: Policies, name: str, config: Config, folder: Path) -> None:

@@ -28,7 +28,7 @@ from sparring.learn.objectives import (
     sums_of,
 )
 from sparring.learn.optimizer import Optimizer, make_masters
-from sparring.learn.packing import check_packing, read_rows
+from sparring.learn.packing import at_tokens, check_packing, read_rows
 from sparring.learn.policies import REFERENCE as REFERENCE
 from sparring.learn.policies import Policies
 from sparring.learn.recompute import layers_of, recomputing
@@ -90,13 +90,19 @@ class Learner:
 
     @property
     def supervised(self) -> bool:
-        """Whether the lessons are shown, not sampled: then there is no canary, dropout is at work
-        and the learning rate goes by optimizer steps."""
+        """Whether the lessons are shown, not sampled: then there is no canary, and dropout is at
+        work."""
         return self.config.objective != "policy"
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether the learning rate goes by optimizer steps. Weights that begin anew in every
+        iteration begin the schedule anew as well."""
+        return self.supervised or self.config.restart
 
     def lr(self, place: int, of: int) -> float:
         """Linear warm-up, then constant or linear decay to the floor, at one place of so many:
-        iterations, or optimizer steps under supervision."""
+        iterations; or optimizer steps, see `by_steps`."""
         warm = min(1.0, (place + 1) / max(1, self.config.warmup))
         left = 1 - place / max(1, of)
         decay = 1.0 if self.config.schedule == "constant" else max(self.config.lr_floor, left)
@@ -133,14 +139,13 @@ class Learner:
         steps = skipped = 0
         gap, far = None, False
         lr = self.lr(iteration, iterations)
+        began, fits = (0, 1) if self.config.restart else (iteration, iterations)
         for epoch in range(self.config.epochs):
             parts = [] if far else self._optimizer_batches(name, lessons, iteration, epoch)
             for place, part in enumerate(parts):
-                if self.supervised:
-                    done = iteration * self.config.epochs + epoch
-                    lr = self.lr(
-                        done * len(parts) + place, iterations * self.config.epochs * len(parts)
-                    )
+                if self.by_steps:
+                    done = began * self.config.epochs + epoch
+                    lr = self.lr(done * len(parts) + place, fits * self.config.epochs * len(parts))
                 found = self._gather(name, part, iteration, epoch, place)
                 if gap is None and not self.supervised:
                     gap = found["canary"]
@@ -294,7 +299,7 @@ class Learner:
             recomputing(model) if again else nullcontext(),
         ):
             hidden_RTH = read_rows(model, batch)
-        return hidden_RTH[batch.row_N, batch.place_N]
+        return at_tokens(hidden_RTH, batch)
 
     def score(self, model: Any, hidden_NH: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         return chunked_logprobs(

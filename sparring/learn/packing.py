@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sparring.learn.batches import Batch, Packed, collate
@@ -28,6 +29,15 @@ def read_rows(model: Any, batch: Batch) -> Tensor:
     read = model.get_decoder()(input_ids=batch.ids_RT, use_cache=False, **told)
     hidden: Tensor = read.last_hidden_state
     return hidden
+
+
+def at_tokens(hidden_RTH: Tensor, batch: Batch) -> Tensor:
+    """The hidden state that each token to learn from is predicted from. Several samples may share
+    a row, and the gradients of a position they share are summed: by an embedding's backward pass,
+    which gives each position to one thread. Indexing adds atomically, in whatever order threads
+    come, and two runs then differ in the last digits."""
+    index_N = batch.row_N * hidden_RTH.shape[1] + batch.place_N
+    return F.embedding(index_N, hidden_RTH.flatten(0, 1))
 
 
 def _mask(model: Any, packed: Packed) -> Tensor:
@@ -58,7 +68,7 @@ def check_packing(model: Any) -> None:
 
     def read(some: list[Sample], width: int | None = None) -> Tensor:
         batch = collate(some, 0, model.device, width)
-        return read_rows(model, batch)[batch.row_N, batch.place_N].float()
+        return at_tokens(read_rows(model, batch), batch).float()
 
     alone = torch.cat([read([one]) for one in samples])
     try:

@@ -19,11 +19,13 @@ class LearnConfig(Section):
     lr: float = Field(1e-5, gt=0)
     schedule: Literal["constant", "linear"] = "constant"
     lr_floor: float = Field(0.05, ge=0, le=1)  # share of lr that a linear schedule ends at
-    warmup: int = Field(0, ge=0)  # iterations; optimizer steps where there is no reward
+    # Iterations; optimizer steps where there is no reward, or each iteration begins anew.
+    warmup: int = Field(0, ge=0)
     betas: tuple[float, float] = (0.9, 0.99)
     weight_decay: float = Field(0.0, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
-    restart: bool = False  # each iteration begins with the first weights, not with the last
+    # Each iteration begins with the first weights, and its own schedule of lr, not with the last.
+    restart: bool = False
     epochs: int = Field(1, ge=1)
     minibatches: int = Field(1, ge=1)
     batch: int | None = Field(None, ge=1)  # lessons per optimizer step, instead of minibatches

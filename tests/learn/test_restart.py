@@ -27,3 +27,24 @@ def test_restarting_forgets_what_was_learned_before(
     twice, once = learned(1, 2), learned(2)
     same = all(torch.equal(twice[key], once[key]) for key in once)
     assert same is restart
+
+
+@pytest.mark.parametrize("objective", ["likelihood", "policy"])
+def test_each_restart_begins_the_schedule_of_the_learning_rate_anew(
+    make_policies: Callable[..., Any],
+    make_samples: Callable[..., list[Sample]],
+    monkeypatch: pytest.MonkeyPatch,
+    objective: str,
+) -> None:
+    """Two warm-up steps, then a line to zero over the eight steps of each iteration."""
+    config = LearnConfig(
+        objective=objective, restart=True, lr=1.0, schedule="linear", lr_floor=0.0, warmup=2,
+        epochs=2, minibatches=4,
+    )  # fmt: skip
+    learner = Learner(make_policies("lora"), ["main"], config)
+    rates: list[float] = []
+    monkeypatch.setattr(learner, "_step", lambda name, lr: rates.append(lr) or 1.0)
+    for iteration in range(5):
+        learner.fit(make_samples(8, seed=iteration), iteration, 5)
+    of_one = [0.5 * 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
+    assert rates == pytest.approx(of_one * 5)
