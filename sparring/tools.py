@@ -220,13 +220,26 @@ def convert_mbpp(
 
 @judge_app.command("python")
 def judge_python(
-    file: Annotated[Path, typer.Argument(help="Lines of {id, code, tests, entry?, setup?}.")],
+    file: Annotated[Path, typer.Argument(help="JSONL, one problem with a program a line.")],
     as_json: AsJson = False,
     workers: int | None = None,
     timeout_s: float = 5.0,
     sandbox: Annotated[str, typer.Option(help="bwrap, or `unsafe` in so many words.")] = "bwrap",
 ) -> None:
-    """Judge Python programs by their tests; one verdict line per line, in order."""
+    """Judge Python programs by their tests; one verdict line per line, in order.
+
+    A line is an object:
+
+    \b
+    code        the program
+    tests       a text or a list of texts: asserts, or the definition of a check
+    entry?      the function under test, or a list of names; check is called with them
+    setup?      run before the tests, out of the program's sight
+    timeout_s?  seconds for this line, instead of --timeout-s
+    id?         comes back in the verdict
+
+    docs/examples/judge.jsonl has a line of each kind.
+    """
     from sparring.judge.cli import judge_python as judge
 
     raise typer.Exit(judge(file, as_json, workers=workers, timeout_s=timeout_s, sandbox=sandbox))

@@ -132,9 +132,12 @@ def _wrong(data: dict[str, Any]) -> str:
     timeout_s = data.get("timeout_s")
     if timeout_s is not None and not (type(timeout_s) in (int, float) and 0 < timeout_s <= 3600):
         return f"timeout_s is {timeout_s!r}, and should be seconds from 0 to 3600"
-    for field in ("entry", "setup"):
-        if data.get(field) is not None and not isinstance(data[field], str):
-            return f"{field} is not text but {type(data[field]).__name__}"
+    if data.get("setup") is not None and not isinstance(data["setup"], str):
+        return f"setup is not text but {type(data['setup']).__name__}"
+    entry = data.get("entry")
+    names = entry if isinstance(entry, list) else [entry]
+    if entry is not None and not all(isinstance(n, str) and n.isidentifier() for n in names):
+        return f"entry is {entry!r:.100}, and should be the name of a function, or a list of names"
     tests = data.get("tests")
     if tests is not None and not isinstance(tests, str | list):
         return f"tests is neither text nor a list of texts but {type(tests).__name__}"

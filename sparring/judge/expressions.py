@@ -69,7 +69,11 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 class TooMuch(Exception):
-    """A value or a sum too large to work out here."""
+    """A value or a sum too large to work out here; a jail with limits on time and memory can."""
+
+
+class Hostile(Exception):
+    """A value that is made to take long, whoever works with it."""
 
 
 class Value(ast.expr):
@@ -150,7 +154,7 @@ def _sparse(value: Any) -> None:
         return
     hashes, looks = len(set(map(hash, value))), len(set(map(repr, value)))
     if looks - hashes > wire.COLLISIONS:
-        raise TooMuch("a set of keys made to collide")
+        raise Hostile("the keys were made to collide")
 
 
 def _small(value: Any) -> None:

@@ -8,18 +8,17 @@ such asserts are left whole, to be run in a process of their own.
 from __future__ import annotations
 
 import ast
-import builtins
 import copy
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
 
 from sparring.judge.expressions import FUNCTIONS, METHODS, MODULES, TYPES, Value, fold
+from sparring.judge.names import BUILTINS, shadowed
 from sparring.sandbox.inside.remote import CLASS_NAME, PREDICATES
 
 MOST_TEXT = 1 << 20
 WRAPPERS = {"list", "tuple", "set", "frozenset", "sorted", "dict", "next"}
-BUILTINS = frozenset(dir(builtins))
 ANY_METHOD = frozenset(name for names in METHODS.values() for name in names)
 IMPORTABLE = frozenset(sys.stdlib_module_names) | {"numpy"}
 
@@ -46,7 +45,7 @@ class Plan:
     calls: tuple[tuple[str, str], ...]
     checks: tuple[Check, ...]
     parts: tuple[tuple[str, str], ...]
-    entry: str | None
+    entry: tuple[str, ...]
     call_check: bool
     shadow: tuple[str, ...]
 
@@ -57,7 +56,7 @@ class _Whole(Exception):
 
 @lru_cache(maxsize=1024)
 def plan_tests(
-    tests: tuple[str, ...], setup: str, entry: str | None, defined: frozenset[str]
+    tests: tuple[str, ...], setup: str, entry: tuple[str, ...], defined: frozenset[str]
 ) -> Plan:
     """`defined`: names of builtins that the program defines anew, which tests may mean to call."""
     parts = [("<setup>", setup)] if setup.strip() else []
@@ -67,9 +66,13 @@ def plan_tests(
     trees = [(label, _parse(label, text)) for label, text in parts]
     check = _check_function(trees)
     called = check is not None and _calls_check(trees)
-    if check is not None and not called and entry is None:
-        raise BadTests("the tests define check() but nothing names the function to check")
-    shadow = _shadow(trees, entry, defined)
+    if check is not None and not called:
+        wanted = len(check.args.args)
+        if not entry:
+            raise BadTests("the tests define check() but nothing names the function to check")
+        if wanted != len(entry):
+            raise BadTests(f"check() takes {wanted} functions, and entry names {len(entry)}")
+    shadow = shadowed(trees, entry, defined)
     try:
         split = _Split(trees, entry, shadow)
         split.take(check)
@@ -105,7 +108,7 @@ def _check_function(trees: list[tuple[str, ast.Module]]) -> ast.FunctionDef | No
     for _, tree in trees:
         for node in tree.body:
             match node:
-                case ast.FunctionDef("check", ast.arguments(args=[_], kwonlyargs=[])):
+                case ast.FunctionDef("check", ast.arguments(args=[_, *_], kwonlyargs=[])):
                     return node
     return None
 
@@ -118,40 +121,19 @@ def _calls_check(trees: list[tuple[str, ast.Module]]) -> bool:
     )
 
 
-def _shadow(
-    trees: list[tuple[str, ast.Module]], entry: str | None, defined: frozenset[str]
-) -> list[str]:
-    """Builtin names that mean the program's own function: the entry, or, where the tests call
-    nothing else of the program's, the one it defines. A program cannot have `set` or `abs` in
-    `assert abs(f(2) - 1.5) < 1e-6` for itself."""
-    if entry in BUILTINS:
-        return [entry] if entry else []
-    called = {
-        node.func.id
-        for _, tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    if entry or called - BUILTINS:
-        return []
-    return sorted(called & defined)
-
-
 class _Rename(ast.NodeTransformer):
-    def __init__(self, old: str, new: str) -> None:
-        self.old, self.new = old, new
+    def __init__(self, names: dict[str, str]) -> None:
+        self.names = names
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id == self.old:
-            return ast.copy_location(ast.Name(self.new, node.ctx), node)
-        return node
+        return ast.copy_location(ast.Name(self.names.get(node.id, node.id), node.ctx), node)
 
 
 class _Split:
     """Walks the statements in order, hoisting calls; raises _Whole at the first obstacle."""
 
     def __init__(
-        self, trees: list[tuple[str, ast.Module]], entry: str | None, shadow: list[str]
+        self, trees: list[tuple[str, ast.Module]], entry: tuple[str, ...], shadow: list[str]
     ) -> None:
         self.trees, self.entry = trees, entry
         self.imports: list[tuple[str, str | None, str | None]] = []
@@ -166,10 +148,10 @@ class _Split:
         late: list[ast.stmt] = []
         for node in bodies:
             if node is check:
-                if self.entry is not None:
+                if self.entry:
                     late = self._inlined(check, self.entry)
             elif check is not None and _is_check_call(node):
-                late = self._inlined(check, _check_argument(node))
+                late = self._inlined(check, (_check_argument(node),))
             else:
                 self._statement(node)
         for node in late:
@@ -177,8 +159,10 @@ class _Split:
         if not self.checks or not self.calls:
             raise _Whole
 
-    def _inlined(self, check: ast.FunctionDef, entry: str) -> list[ast.stmt]:
-        rename = _Rename(check.args.args[0].arg, entry)
+    def _inlined(self, check: ast.FunctionDef, entry: tuple[str, ...]) -> list[ast.stmt]:
+        if len(check.args.args) != len(entry):
+            raise _Whole
+        rename = _Rename({a.arg: name for a, name in zip(check.args.args, entry, strict=True)})
         return [rename.visit(copy.deepcopy(node)) for node in check.body]
 
     def _statement(self, node: ast.stmt) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from sparring.sandbox import procfs
 from sparring.sandbox.inside import wire
+from sparring.sandbox.inside.link import ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class Files(NamedTuple):
             os.close(fd)
 
 
-RESULT_BYTES = 8 << 20
+RESULT_BYTES = 8 << 20  # what is parsed here, outside the jail
+LARGE: dict[str, Any] = {"large": True}  # known by its identity, which no result can have
 
 
 def execution(
@@ -97,12 +99,15 @@ def _ruling(
         return "void", "overloaded", "the machine gave the program no time to run", None
     size = os.fstat(files.result).st_size
     printed = max(os.fstat(fd).st_size for fd in {files.out, files.err})
-    if printed >= limits.output_bytes or size > RESULT_BYTES:
+    if printed >= limits.output_bytes:
         return "fail", "output limit", f"more than {limits.output_bytes} bytes of output", None
     if killed == "memory":
         return "fail", "memory", f"its processes used more than {limits.memory_mb} MB", None
     if killed and killed != "ended":
-        return "fail", "time-out", f"not done after {killed} s", None
+        begun = {"asked": os.pread(files.result, len(ASKED), 0) == ASKED}
+        return "fail", "time-out", f"not done after {killed} s", begun
+    if size > RESULT_BYTES:
+        return "fail", "output limit", f"a result of more than {RESULT_BYTES} bytes", LARGE
     result = None
     if size:
         try:

@@ -28,7 +28,7 @@ class Attack:
     code: str
     tests: Any = field(default_factory=lambda: PLAIN)
     setup: str = ""
-    entry: str | None = None
+    entry: str | list[str] | None = None
     kinds: tuple[str, ...] = ()  # where given, the kind of fail must be one of these
     timeout_s: float = 2.0
 
@@ -778,17 +778,19 @@ def parsers() -> None:
     raw(
         "a range without end",
         'b\'{"values": [["r","0x0","0xffffffffffffffff","0x1"]]}\'',
-        "wrong value",
-        "output limit",
+        "exception",  # it is gone when it is asked again in a second jail
         tests=["assert sum(secret(3)) == 5"],
     )
     raw(
         "a range without end, listed",
         'b\'{"values": [["r","0x0","0xffffffffffff","0x1"]]}\'',
-        "wrong value",
-        "output limit",
+        "exception",
         tests=["assert str(list(secret(3)[1:])) == '5'"],
     )
+    raw("packed numbers cut short", 'b\'{"values": [["P", "l", "d", "00ff"]]}\'', "exception")
+    raw("packed as nothing known", 'b\'{"values": [["P", "l", "999999999s", ""]]}\'', "exception")
+    raw("packed without an end", 'b\'{"values": [["P"], ["R"], ["R", "l", 5]]}\'', "exception")
+    raw("a result too large to be read", "b'[' * (9 << 20)", "output limit")
     raw("a decimal with a vast exponent", 'b\'{"values": [["M", "1e999999999"]]}\'', "exception")
     raw("too few values", "b'{\"values\": [9137]}'", "exception")
     raw("a key without a value", 'b\'{"values": [["d", 1]]}\'', "exception")
@@ -859,9 +861,51 @@ def isolation() -> None:
         )
 
 
+def forgery_of_builtins() -> None:
+    """The function under test is called like a builtin; other builtins stay the tests' own."""
+    close = ["assert abs(max(2, 3) - 9137) < 1e-3"]
+    lie = "def {}(*a): return 0\n"
+    attack("forgery", "abs of its own around max", lie.format("abs"), close)
+    both = lie.format("abs") + lie.format("max")
+    attack("forgery", "abs of its own and max", both, close)
+    loop = "for given, expected in zip([(1, 2), (3, 4)], [9137, 2212]):\n    assert sum(*given) == expected"
+    none = "def zip(*a): return []\n"
+    attack("forgery", "zip of its own around sum", none, loop)
+    attack("forgery", "zip of its own and sum", none + lie.format("sum"), loop)
+    attack("forgery", "zip of its own, entry named", none + lie.format("sum"), loop, entry="sum")
+    helper = "def same(a, b):\n    assert isinstance(a, int) and a == b\nsame(sum(1, 2), 9137)"
+    believed = "def isinstance(a, b): return True\ndef same(a, b): pass\n"
+    attack("forgery", "the helper of the tests", believed + lie.format("sum"), helper)
+    attack("forgery", "the helper's isinstance", believed, helper)
+    rebound = "INPUTS = []\ndef same(*a): return True\ncheck = print\ndef secret(n): return 0"
+    attack("forgery", "names that the tests bind", rebound, LOOP + "\nINPUTS = [1]", entry="secret")
+    attack(
+        "forgery",
+        "another function by the same name later",
+        "def secret(n):\n    global secret\n    secret = print\n    return 9137",
+        "for n, expected in ((3, 9137), (4, 2212)):\n    assert secret(n) == expected",
+    )
+
+
+def time_of_the_tests() -> None:
+    """Values that take the tests' own time: a fail, for a program must not choose to be void."""
+    sums = "for n in (3, 4):\n    assert sum(secret(n)) == 9137"
+    late = "def secret(n): return {}"
+    kinds = ("time-out", "memory", "exception")
+    attack("resources", "a range to add up", late.format("range(10 ** 12)"), sums, kinds=kinds)
+    power = ["assert secret(3) ** secret(4) == 9137"]
+    attack("resources", "a power to work out", late.format("7 ** 30_000"), power, kinds=kinds)
+    product = ["assert secret(3) * secret(4) % 10 == 5"]
+    attack("resources", "a product of vast numbers", late.format("3 ** 40_000"), product)
+    length = ["assert 'a' * secret(3) == 'b'"]
+    attack("resources", "a text of vast length", late.format("10 ** 12"), length, kinds=kinds)
+
+
 forgery_of_equality()
 forgery_of_the_process()
 forgery_of_the_tests()
+forgery_of_builtins()
+time_of_the_tests()
 resources()
 host()
 parsers()

@@ -14,7 +14,7 @@ class Case:
     code: str
     tests: Any
     setup: str = ""
-    entry: str | None = None
+    entry: str | list[str] | None = None
     needs: str = ""  # a module that must be importable
 
 
@@ -29,6 +29,30 @@ class Program:
 
 
 CASES = [
+    Case("named like a builtin", "def sum(a, b): return a * b", ["assert sum(3, 5) == 15"]),
+    Case("named like a builtin, in a loop", "def sum(a, b): return a * b",
+         "for given, expected in zip([(3, 5), (2, 2)], [15, 4]):\n    assert sum(*given) == expected"),
+    Case("named like a builtin, with a helper", "def sum(a, b): return a * b",
+         "def same(a, b):\n    assert isinstance(a, int) and abs(a - b) == 0\nfor i, (a, b) in enumerate([(3, 5), (2, 2)]):\n    same(sum(a, b), a * b)"),
+    Case("named like a builtin, entry named", "def sum(a, b): return a * b",
+         "def check(candidate):\n    for a in range(3):\n        assert candidate(a, 2) == 2 * a == sum(2, a)", entry="sum"),
+    Case("two functions to check", "def pack(x): return [x]\ndef unpack(x): return x[0]",
+         "def check(pack, unpack):\n    for x in (1, 'a', None):\n        assert unpack(pack(x)) == x", entry=["pack", "unpack"]),
+    Case("two functions to check, taken apart", "def max(x): return [x]\ndef min(x): return x[0]",
+         "def check(a, b):\n    assert a(1) == [1]\n    assert b([1]) == 1", entry=["max", "min"]),
+    Case("a power too large for the judge", "def p10(n): return 10 ** n", ["assert p10(6000) == 10 ** 6000", "assert p10(3) == 1000"]),
+    Case("numbers too large for the judge", "def f(n): return 3 ** n", ["assert f(20000) + 1 == 3 ** 20000 + 1", "assert f(20000) % 10 == 1"]),
+    Case("a range too long for the judge", "def f(n): return range(n)", ["assert len(f(10 ** 7)) == 10 ** 7", "assert sum(f(3 * 10 ** 6)) == 4499998500000"]),
+    Case("a million numbers", "def f(n): return [1, 3] + [i / 2 for i in range(n)]", ["assert f(1000000)[-1] == 499999.5 and len(f(1000000)) == 1000002"]),
+    Case("a million numbers, in a loop", "def f(n): return [1, 3] + [i / 2 for i in range(n)]",
+         "for n in (10, 1000000):\n    assert f(n) == [1, 3] + [i / 2 for i in range(n)]"),
+    Case("a function that replaces itself", "def f():\n    global f\n    f = lambda: 2\n    return 1",
+         "for expected in (1, 2, 2):\n    assert f() == expected"),
+    Case("data that the program changes", "COUNT = 0\ndef f():\n    global COUNT\n    COUNT += 1",
+         "for n in range(3):\n    assert COUNT == n\n    f()"),
+    Case("a name that comes to be later", "def f():\n    global LATE\n    LATE = 7", "f()\nassert LATE == 7"),
+    Case("names that only eval sees", "def f(n): return n + 1", "assert eval('f(1)') == 2\nassert 'f' not in globals()"),
+    Case("arguments among others are changed", "def f(n, xs, s): xs.append(n)", "xs = []\nf(1, xs, 'a')\nf(2, xs, 'b')\nassert xs == [1, 2]"),
     Case("plain", "def f(a, b):\n    return a + b", ["assert f(1, 2) == 3"]),
     Case("generator", "def f(n):\n    for i in range(n): yield i * i", ["assert list(f(4)) == [0, 1, 4, 9]"]),
     Case("generator stepped by hand", "def f(n):\n    for i in range(n): yield i",

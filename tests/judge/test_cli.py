@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import sparring.tools
 from sparring.judge.cli import judge_python
 from sparring.sandbox import probe
 
@@ -51,6 +53,23 @@ def test_verdicts_come_in_order_with_all_fields(tmp_path: Path) -> None:
 
 
 @jail
+def test_the_example_file_of_the_docs() -> None:
+    out = io.StringIO()
+    file = Path(__file__).parents[2] / "docs" / "examples" / "judge.jsonl"
+    assert judge_python(file, True, out=out) == 0
+    rows = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert {r["id"]: r["verdict"] for r in rows} == {
+        "asserts": "pass", "wrong": "fail", "check": "pass", "two functions": "pass",
+        "like a builtin": "pass", "setup": "pass", "endless": "fail",
+    }  # fmt: skip
+    used = {field for line in file.read_text().splitlines() for field in json.loads(line)}
+    page = (file.parents[1] / "judge.md").read_text()
+    text = inspect.getdoc(sparring.tools.judge_python) or ""
+    for field in used:
+        assert f"| `{field}` |" in page and field in text
+
+
+@jail
 def test_bad_lines_are_named_and_stop_nothing(tmp_path: Path) -> None:
     bad: list[Any] = [
         "{not json\n",
@@ -58,6 +77,7 @@ def test_bad_lines_are_named_and_stop_nothing(tmp_path: Path) -> None:
         {"id": "no tests", "code": "x = 1"},
         {"id": "no code", "tests": ["assert f() == 1"]},
         {"id": "not text", "code": 5, "tests": ["assert f() == 1"]},
+        {"id": "no name", "code": "x = 1", "tests": ["assert f() == 1"], "entry": ["f", 5]},
         {"id": "long", "code": "#" * 10_000_000, "tests": ["assert f() == 1"]},
         {"id": "unparsable", "code": "def f(): return 1", "tests": ["assert f( == 1"]},
         {"id": "time", "code": "def f(): return 1", "tests": ["assert f()"], "timeout_s": "soon"},
@@ -69,7 +89,7 @@ def test_bad_lines_are_named_and_stop_nothing(tmp_path: Path) -> None:
     code, rows = judged(tmp_path / "in.jsonl", [*bad, GOOD])
     assert code == 1
     assert len(rows) == len(bad)  # the blank line is none, the good one is one more
-    numbers = [*range(1, 11), 12]
+    numbers = [*range(1, 12), 13]
     for number, row in zip(numbers, rows[:-1], strict=True):
         assert row["verdict"] in ("fail", "void"), row
         assert f"line {number}:" in row["detail"], row

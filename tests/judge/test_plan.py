@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from sparring.judge.names import global_names
 from sparring.judge.plan import BadTests, Plan, plan_tests
 
 
 def plan(*tests: str, setup: str = "", entry: str | None = None, defined: str = "") -> Plan:
-    return plan_tests(tests, setup, entry, frozenset(defined.split()))
+    names = tuple(entry.split()) if entry else ()
+    return plan_tests(tests, setup, names, frozenset(defined.split()))
 
 
 @pytest.mark.parametrize(
@@ -78,6 +82,43 @@ def test_builtin_names_belong_to_the_judge_unless_nothing_else_is_tested() -> No
     assert plan("assert sum(1, 2) == 3", defined="sum").calls == (("sum(1, 2)", ""),)
     assert plan("assert abs(f(1)) == 3", defined="abs").calls == (("f(1)", ""),)
     assert plan("assert max([1]) == 1", entry="max").calls == (("max([1])", ""),)
+
+
+@pytest.mark.parametrize(
+    ("tests", "defined", "shadow"),
+    [
+        ("for a, b in zip(X, Y):\n    assert sum(*a) == b", "sum zip", ("sum",)),
+        ("def same(a, b): assert type(a) is int\nsame(sum(1, 2), 3)", "sum type", ("sum",)),
+        ("assert abs(max(1, 2) - 3) < 1e-6", "abs", ()),  # which one, the tests say
+        ("assert abs(max(1, 2) - 3) < 1e-6", "abs max", ("max",)),
+        ("assert set(sum(1, 2)) == set([3])", "sum set", ()),  # they do not
+        ("assert sum(1, 2) == f(3)", "sum", ()),
+    ],
+)
+def test_one_builtin_at_most_is_the_programs(tests: str, defined: str, shadow: Any) -> None:
+    assert plan(tests, defined=defined).shadow == shadow
+
+
+@pytest.mark.parametrize(
+    ("tests", "reads", "binds"),
+    [
+        ("for i in range(3):\n    assert f(i) == i", ("f", "i"), ("i",)),
+        ("def g(x):\n    return h(x)\nassert g(f(1))", ("f", "g", "h"), ("g",)),
+        ("import math\nassert math.isclose(f(1), 2)", ("f", "math"), ("math",)),
+        ("def g():\n    global x\n    x = [y for y in f()]\ng()", ("f", "g"), ("g", "x")),
+        ("assert eval('f(1)')", None, ()),
+    ],
+)
+def test_names_of_whole_tests(tests: str, reads: Any, binds: Any) -> None:
+    assert global_names((("<test 1>", tests),), ()) == (reads, binds)
+
+
+def test_check_takes_as_many_functions_as_are_named() -> None:
+    two = "def check(a, b):\n    assert a(1) == b(2)"
+    assert plan(two, entry="f g").calls == (("f(1)", ""), ("g(2)", ""))
+    for entry in ("f", "f g h"):
+        with pytest.raises(BadTests, match="takes 2 functions, and entry names"):
+            plan(two, entry=entry)
 
 
 @pytest.mark.parametrize(

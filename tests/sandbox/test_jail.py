@@ -147,9 +147,11 @@ def test_nothing_is_left_behind_when_the_pool_closes() -> None:
                     {"mode": "program", "code": "import time; time.sleep(60)"}, timeout_s=60
                 )
             )
-            await asyncio.sleep(0.6)
-            pids = [z.process.pid for z in pool._zygotes.values()]
-            pids += [job.pid for z in pool._zygotes.values() for job in z.jobs.values()]
+            pids = [0]
+            while not all(pids):  # a process is known to the pool when it turns out to be slow
+                await asyncio.sleep(0.1)
+                pids = [z.process.pid for z in pool._zygotes.values()]
+                pids += [job.pid for z in pool._zygotes.values() for job in z.jobs.values()] or [0]
         assert (await running).status == "void"
         return pids
 

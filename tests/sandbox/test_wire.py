@@ -81,6 +81,23 @@ def test_objects_do_not_travel(value: Any) -> None:
         wire.encode_content([value])
 
 
+numbers = st.integers() | st.floats(allow_nan=False) | st.booleans() | st.none() | st.text()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(numbers, st.integers(0, 200))), st.sampled_from([list, tuple]))
+def test_sequences_of_scalars_arrive_whatever_their_runs(runs: Any, kind: type) -> None:
+    value = kind(item for item, times in runs for _ in range(times))
+    arrived = across(value)
+    assert arrived == value and repr(arrived) == repr(value)
+
+
+def test_a_million_numbers_travel_as_their_bytes() -> None:
+    value = [1, 3, *[n / 7 for n in range(1_000_000)], -0.0, math.inf]
+    assert len(wire.dump(wire.encode(value))) < 17_000_000
+    assert across(value) == value
+
+
 def test_cycles_and_depth_are_refused() -> None:
     cycle: list[Any] = []
     cycle.append(cycle)
@@ -88,7 +105,7 @@ def test_cycles_and_depth_are_refused() -> None:
         wire.encode_content(cycle)
 
 
-TAGS = st.sampled_from(list("ltdszibBcrqFMTyNhCx"))
+TAGS = st.sampled_from(list("ltdszibBcrqFMTyNhCxPR"))
 json_data = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TAGS | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

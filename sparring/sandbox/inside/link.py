@@ -10,7 +10,13 @@ from typing import Any
 from . import wire
 
 SIZE = struct.Struct("=I")
-MOST = 8 << 20
+MOST = 256 << 20  # bytes of a message; the memory of either side ends sooner as a rule
+CHUNK = 1 << 16
+ASKED = b'{"asked":1}'  # shorter than any result, so that none keeps an end of it
+
+
+class TooLarge(Exception):
+    """A message that would be longer than MOST."""
 
 
 class LinkLost(BaseException):
@@ -23,11 +29,13 @@ class Link:
     def __init__(self, fd: int, serve: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         self.fd, self.serve = fd, serve
         self.asked = 0
+        self.mark = -1  # a descriptor to leave ASKED in when the first question is asked
+        self.ahead = b""  # bytes of the next message that came along with the last one
 
     def send(self, message: dict[str, Any]) -> None:
         raw = wire.dump(message)
         if len(raw) > MOST:
-            raise LinkLost(f"a message of {len(raw)} bytes; the most is {MOST}")
+            raise TooLarge(f"a message of {len(raw)} bytes; the most is {MOST}")
         view = memoryview(SIZE.pack(len(raw)) + raw)
         try:
             while view:
@@ -48,20 +56,25 @@ class Link:
         return message
 
     def _exactly(self, size: int) -> bytes:
-        parts = []
-        while size:
+        parts, have = [self.ahead], len(self.ahead)
+        while have < size:
             try:
-                part = os.read(self.fd, min(size, 1 << 20))
+                part = os.read(self.fd, max(CHUNK, min(size - have, 1 << 20)))
             except OSError as error:
                 raise LinkLost(str(error)) from None
             if not part:
                 raise LinkLost("the other side ended")
             parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
+            have += len(part)
+        whole = b"".join(parts)
+        self.ahead = whole[size:]
+        return whole[:size]
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         self.asked += 1
+        if self.mark >= 0:
+            os.pwrite(self.mark, ASKED, 0)
+            self.mark = -1
         self.send(message)
         while "op" in (answer := self.receive()):
             self.send(self.serve(answer))

@@ -27,7 +27,7 @@ class Asker(Protocol):
 class Proxy:
     """One object of the program's. Its own dunder names are ours, its public names are its."""
 
-    __slots__ = ("_about", "_born", "_named", "_number", "_side", "_told")
+    __slots__ = ("_about", "_born", "_live", "_named", "_number", "_side", "_told")
 
     def __init__(self, side: Asker, number: int, about: dict[str, Any]) -> None:
         put = object.__setattr__
@@ -35,6 +35,7 @@ class Proxy:
         put(self, "_number", number)
         put(self, "_about", about)
         put(self, "_named", "")  # what the tests call it, if they got it by its name
+        put(self, "_live", False)  # stands for whatever has that name when it is used
         put(self, "_born", False)  # made by the tests calling a class by its name
         put(self, "_told", False)  # made by an operator that was told a value of the tests
 

@@ -211,7 +211,7 @@ def _serve(request: dict[str, Any], fds: list[int]) -> None:
 
 
 def _tests(request: dict[str, Any], fds: list[int]) -> None:
-    finish(fds, test_side.check(request, fds[2]))
+    finish(fds, test_side.check(request, fds))
 
 
 MODES = {"program": _program, "calls": _calls, "serve": _serve, "tests": _tests}

@@ -44,12 +44,13 @@ TESTS = "tests"  # the name of the module that the tests believe to be
 
 
 class Side:
-    def __init__(self, fd: int, entry: str | None, shadow: list[str]) -> None:
+    def __init__(self, fd: int, entry: list[str], shadow: list[str]) -> None:
         self.link = Link(fd, self.serve)
         self.exports: list[Any] = []
+        self.numbers: dict[int, int] = {}
         self.errors: dict[int, type[BaseException]] = {}
         self.own_builtins = set(dir(builtins)) - set(shadow)
-        self.under_test = {entry} if entry else set()
+        self.entry = entry
         self.fault: dict[str, Any] | None = None  # the last thing the program raised
         self.lines: dict[str, list[str]] = {}  # of each part of the tests, by its label
 
@@ -82,14 +83,14 @@ class Side:
 
     def handle(self, value: Any) -> Any:
         if type(value) is Proxy:
-            return ["h", value._number]
+            return ["n", value._named] if value._live else ["h", value._number]
         if isinstance(value, types.ModuleType):
             raise TypeError("a module of the tests cannot be passed to the program")
-        for number, known in enumerate(self.exports):
-            if known is value:
-                return ["x", number]
-        self.exports.append(value)
-        return ["x", len(self.exports) - 1]
+        number = self.numbers.get(id(value))
+        if number is None:
+            number = self.numbers[id(value)] = len(self.exports)
+            self.exports.append(value)  # kept, so that no other value comes to have its id
+        return ["x", number]
 
     def encode(self, value: Any) -> Any:
         return wire.encode(value, self.handle)
@@ -115,7 +116,9 @@ class Side:
         return numpy.array(wire.decode(data[3]), dtype=str(data[1])).reshape(data[2])
 
     def ask(self, what: str, *args: Any, **kwargs: Any) -> Any:
-        message = {"op": what, "args": self.encode(list(args)), "kwargs": self.encode(kwargs)}
+        message = {"op": what, "args": self.encode(list(args))}
+        if kwargs:
+            message["kwargs"] = self.encode(kwargs)
         return self._answer(self.link.ask(message), list(args))
 
     def _answer(self, answer: dict[str, Any], args: list[Any]) -> Any:
@@ -166,7 +169,7 @@ class Side:
         value = self._answer(answer, [])
         if type(value) is Proxy:
             object.__setattr__(value, "_named", name)
-        if type(value) is Proxy and name not in self.under_test:
+        if type(value) is Proxy and name not in self.entry:
             module, source = value._about.get("module"), value._about.get("from")
             if type(module) is str and module.partition(".")[0] in TRUSTED:
                 return importlib.import_module(module)
@@ -198,23 +201,45 @@ def _kept(old: Any, new: Any) -> Any:
     return new
 
 
-def check(request: dict[str, Any], fd: int) -> dict[str, Any]:
+def names_of_tests(side: Side, reads: list[str] | None, binds: list[str]) -> dict[str, Any]:
+    """The globals of the tests. A plain dict, which is much the faster one, where every name that
+    they read and do not bind is a function or a class of the program's; `reads` is None where it
+    cannot be told which they read. Data is asked for each time: the program may change it."""
+    names: dict[str, Any] = {}
+    for name in reads or ():
+        value = side.name(name)
+        if type(value) is Proxy:
+            object.__setattr__(value, "_live", True)
+        if type(value) in (Proxy, types.ModuleType, types.BuiltinFunctionType, types.FunctionType):
+            names[name] = value
+        elif value is not MISSING or name not in binds:
+            reads = None
+            break
+    own = {"__name__": TESTS, "__builtins__": builtins}
+    if reads is not None:
+        return {**names, **own}
+    asked = Names(own)
+    asked.side = side
+    return asked
+
+
+def check(request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
     """Run the tests to the end or to the first thing that is not so."""
-    side = Side(fd, request["entry"], request["shadow"])
-    names = Names(__name__=TESTS, __builtins__=builtins)
-    names.side = side
+    side = Side(fds[2], request["entry"], request["shadow"])
     try:
         side._answer(side.link.receive(), [])
-        before = side.link.asked
+        names = names_of_tests(side, request["reads"], request["binds"])
+        before, side.link.mark = side.link.asked, fds[1]
         for label, source in request["parts"]:
             side.lines[label] = source.splitlines()
             exec(compile(source, label, "exec", dont_inherit=True), names)
         if request["check"]:
-            candidate = side.name(request["entry"])
-            if candidate is MISSING:
-                detail = f"NameError: name {request['entry']!r} is not defined"
-                return {"verdict": "fail", "kind": "exception", "detail": detail}
-            names["check"](candidate)
+            candidates = [side.name(name) for name in side.entry]
+            for name, candidate in zip(side.entry, candidates, strict=True):
+                if candidate is MISSING:
+                    detail = f"NameError: name {name!r} is not defined"
+                    return {"verdict": "fail", "kind": "exception", "detail": detail}
+            names["check"](*candidates)
         if side.link.asked == before:
             return {"verdict": "void", "kind": "tests", "detail": "the tests call nothing"}
         return {"verdict": "pass"}

@@ -9,6 +9,8 @@ from __future__ import annotations
 import collections
 import datetime
 import json
+import re
+import struct
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +46,7 @@ def encode(value: Any, handle: Handle = _refuse, depth: int = 0) -> Any:
         raise Unplain(f"nested more than {DEPTH} deep")
     tag = SEQUENCES.get(kind)
     if tag is not None:
-        return [tag, *[encode(item, handle, depth + 1) for item in value]]
+        return _flat(tag, value) or [tag, *[encode(item, handle, depth + 1) for item in value]]
     tag = MAPPINGS.get(kind)
     if tag is not None:
         flat: list[Any] = [tag]
@@ -61,6 +63,50 @@ def encode(value: Any, handle: Handle = _refuse, depth: int = 0) -> Any:
     if kind.__module__ == "numpy" and hasattr(value, "dtype"):
         return _numpy(value, handle, depth)
     return handle(value)
+
+
+def _flat(tag: str, value: Any) -> list[Any] | None:
+    """A sequence of scalars at once; None where its items must be looked at one by one. Numbers of
+    a long one travel as their bytes: writing and reading digits takes longer than most programs."""
+    kinds = set(map(type, value))
+    if kinds <= TEXTS:
+        return [tag, *value]
+    if len(value) < LONG or tag not in "lt" or not kinds <= NUMBERS:
+        small = kinds == FLOATS or (kinds == INTS and min(value) > -SMALL and max(value) < SMALL)
+        return [tag, *value] if small else None
+    if len(kinds) == 1:
+        code = "d" if kinds == FLOATS else "q"
+        try:
+            return ["P", tag, code, struct.pack(f"={len(value)}{code}", *value).hex()]
+        except struct.error:  # a number of more than 64 bits
+            return None
+    which = bytes(map(FLOAT_OR_NOT.__getitem__, map(type, value)))
+    ends = [run.end() for run in RUNS.finditer(which)]
+    if len(ends) * LONG > len(value):
+        return None
+    starts = [0, *ends[:-1]]
+    return ["R", tag, *[encode(value[a:b]) for a, b in zip(starts, ends, strict=True)]]
+
+
+BARE = {str, bool, int, float, type(None)}  # what stands for itself
+LONG = 64  # items of a sequence that is worth packing
+TEXTS = {str, bool, type(None)}
+FLOATS, INTS, NUMBERS = {float}, {int}, {float, int}
+FLOAT_OR_NOT = {float: 1, int: 0}
+RUNS = re.compile(b"\\x00+|\\x01+")
+
+
+def _unpacked(data: list[Any], resolve: Resolve) -> Any:
+    raw = bytes.fromhex(data[3])
+    code = {"d": "d", "q": "q"}[data[2]]
+    items = struct.unpack(f"={len(raw) // 8}{code}", raw)
+    return items if data[1] == "t" else list(items)
+
+
+def _joined(data: list[Any], resolve: Resolve) -> Any:
+    parts = [decode(part, resolve) for part in data[2:]]
+    items = [item for part in parts for item in part]
+    return tuple(items) if data[1] == "t" else items
 
 
 def content(value: Any) -> Any:
@@ -175,11 +221,20 @@ def decode(data: Any, resolve: Resolve = _unknown) -> Any:
     reader = READERS.get(data[0])
     try:
         return resolve(data) if reader is None else reader(data, resolve)
-    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError) as error:
+    except (
+        TypeError,
+        ValueError,
+        LookupError,
+        ArithmeticError,
+        AttributeError,
+        struct.error,
+    ) as error:
         raise WireError(f"bad {data[0]!r:.20}: {error}") from None
 
 
 def _items(data: list[Any], resolve: Resolve) -> list[Any]:
+    if set(map(type, data)) <= BARE:
+        return data[1:]
     return [decode(item, resolve) for item in data[1:]]
 
 
@@ -225,6 +280,8 @@ def _time(data: list[Any], resolve: Resolve) -> Any:
 READERS: dict[str, Callable[[list[Any], Resolve], Any]] = {
     "i": lambda d, r: int(d[1], 16),
     "l": _items,
+    "P": _unpacked,
+    "R": _joined,
     "t": lambda d, r: tuple(_items(d, r)),
     "s": lambda d, r: set(hashable(_items(d, r))),
     "z": lambda d, r: frozenset(hashable(_items(d, r))),
