@@ -13,6 +13,8 @@ from sparring.shown import AsJson, Policy, console, say, show_epoch
 tools = typer.Typer()
 convert_app = typer.Typer(help="Make problems files of other data.", no_args_is_help=True)
 tools.add_typer(convert_app, name="convert")
+data_app = typer.Typer(help="Bring data sets onto this machine.", no_args_is_help=True)
+tools.add_typer(data_app, name="data")
 judge_app = typer.Typer(help="Use a judge on its own.", no_args_is_help=True)
 tools.add_typer(judge_app, name="judge")
 export_app = typer.Typer(help="Take a run elsewhere.", no_args_is_help=True)
@@ -202,6 +204,18 @@ def solve(
         attempts=attempts, output=output, reasoning=not no_reasoning, device=device,
         sandbox=sandbox, seed=seed,
     )  # fmt: skip
+
+
+@data_app.command("save")
+def save_data(
+    source: Annotated[str, typer.Argument(help="A hub name, such as openai/gsm8k:main.")],
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
+    split: Annotated[str | None, typer.Option(help="One split; otherwise all of them.")] = None,
+) -> None:
+    """Save a data set of the hub as a file, for machines that cannot reach it."""
+    from sparring.tasks.hub import save
+
+    console.print(f"{save(source, out, split)} rows in {out}", soft_wrap=True, highlight=False)
 
 
 @convert_app.command("mbpp")

@@ -51,11 +51,12 @@ def spread(config: Config, own: OwnEngine, device: str) -> OwnEngine:
 
 def make_replica(config: Config) -> OwnEngine:
     """In a replica's process: the base model with an engine of its own. Weights come later."""
-    from sparring.learn.device import choose_device, fast_allocations
+    from sparring.learn.device import choose_device, fast_allocations, use_tf32
     from sparring.learn.policies import load_policies
 
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
+    use_tf32(config.engine.tf32, device)
     policies = load_policies(
         config.policy,
         config.learn,

@@ -66,6 +66,7 @@ class CoherentMath(Game):
     beta: float = 0.5  # for coherence
     length_penalty: float = 0.1  # for `length_scale` tokens
     length_scale: int = 256
+    stability: float = 0.0  # share of s_path that the closeness of A and A′ has
     arms: list[str] = field(default_factory=lambda: list(ARMS))  # those that are asked
 
     def __post_init__(self) -> None:
@@ -75,6 +76,10 @@ class CoherentMath(Game):
                 raise ValueError(f"coherent_math has no arm {arm!r}; {nearest(arm, ARMS)}")
         if len(set(self.arms)) < 2:
             raise ValueError("coherent_math needs two arms or more: coherence is between them")
+        if not 0 <= self.stability <= 1:
+            raise ValueError(f"stability is a share of s_path, from 0 to 1, not {self.stability}")
+        if self.stability and _canonical(self.arms) is None:
+            raise ValueError("stability needs the arms wolfram_standard and wolfram_rephrase")
         if self.length_scale < 1:
             raise ValueError("length_scale should be at least 1")
 
@@ -109,7 +114,8 @@ class CoherentMath(Game):
         # A server need not tell its tokens; its words are then the next best.
         lengths = [len(turn.token_ids) or len(turn.text.split()) for turn in turns]
         correct = [verdict.passed for verdict in verdicts]
-        scores = coherence([a.key for a in answers], reasoning, lengths, _canonical(self.arms))
+        keys = [answer.key for answer in answers]
+        scores = coherence(keys, reasoning, lengths, _canonical(self.arms), self.stability)
         earned = rewards(
             correct,
             scores.s_wm.arms_A,

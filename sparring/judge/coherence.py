@@ -86,14 +86,24 @@ def jaccard(texts: Sequence[str]) -> Floats:
     return np.divide(shared_AA, either_AA, out=np.zeros_like(shared_AA), where=either_AA > 0)
 
 
-def s_path(lengths: Sequence[int], overlap_AA: Floats) -> Scores:
-    """0.4 × coherence of length + 0.6 × mean overlap of the reasoning's tokens."""
+def s_path(
+    lengths: Sequence[int],
+    overlap_AA: Floats,
+    canonical: tuple[int, int] | None = None,
+    stability: float = 0.0,
+) -> Scores:
+    """0.4 × coherence of length + 0.6 × mean overlap of the reasoning's tokens. `stability` is the
+    share of it that goes to the overlap of A and A′, the canonical arm and the one that rephrases:
+    in the question's score, and in those of these two arms."""
     length = length_coherence(lengths)
     others_A = (overlap_AA.sum(1) - np.diagonal(overlap_AA)) / (len(overlap_AA) - 1)
-    return Scores(
-        LENGTH * length.question + OVERLAP * float(others_A.mean()),
-        LENGTH * length.arms_A + OVERLAP * others_A,
-    )
+    question = LENGTH * length.question + OVERLAP * float(others_A.mean())
+    arms_A = LENGTH * length.arms_A + OVERLAP * others_A
+    if canonical is not None:
+        close, both = float(overlap_AA[canonical]), list(canonical)
+        question = (1 - stability) * question + stability * close
+        arms_A[both] = (1 - stability) * arms_A[both] + stability * close
+    return Scores(question, arms_A)
 
 
 def coherence(
@@ -101,19 +111,21 @@ def coherence(
     reasoning: Sequence[str],
     lengths: Sequence[int],
     canonical: tuple[int, int] | None = None,
+    stability: float = 0.0,
 ) -> Coherence:
     """All scores of one question. `canonical` says which arms are the canonical one and the one
-    that rephrases, where both are there."""
+    that rephrases, where both are there; `stability` what share of s_path their overlap has."""
     if len(keys) < 2:
         raise ValueError(f"coherence is between arms, and there is {len(keys)}")
     overlap_AA = jaccard(reasoning)
-    end, path, cf = s_end(keys), s_path(lengths, overlap_AA), s_cf(keys)
+    path = s_path(lengths, overlap_AA, canonical, stability)
+    end, cf = s_end(keys), s_cf(keys)
     both = Scores(
         END * end.question + PATH * path.question + COUNTERFACTUAL * cf.question,
         END * end.arms_A + PATH * path.arms_A + COUNTERFACTUAL * cf.arms_A,
     )
-    stability = None if canonical is None else float(overlap_AA[canonical])
-    return Coherence(end, path, cf, both, stability)
+    close = None if canonical is None else float(overlap_AA[canonical])
+    return Coherence(end, path, cf, both, close)
 
 
 def rewards(

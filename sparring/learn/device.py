@@ -3,6 +3,7 @@ then fault, and a fault kills the process: so the trial is made in a child."""
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from functools import cache
 from typing import Any
 
 from sparring.run.machine import choose_precision, detect
+
+log = logging.getLogger(__name__)
 
 _TRIAL = (
     "import torch; a = torch.ones(64, 64, dtype=torch.{dtype}, device='{device}'); "
@@ -37,6 +40,21 @@ def dtype_runs(dtype: str, device: str) -> bool:
         env=os.environ,
     )
     return trial.returncode == 0
+
+
+def use_tf32(wanted: bool, device: str) -> bool:
+    """Float32 products in TF32 on a GPU that has it, where that is asked for; whether they are."""
+    import torch
+
+    if not device.startswith("cuda"):
+        if wanted:
+            log.info("engine.tf32 is for GPUs: on %s float32 stays as it is", device)
+        return False
+    able = torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere and later
+    if wanted and not able:
+        log.info("engine.tf32: this GPU has no TF32, and float32 stays as it is")
+    torch.set_float32_matmul_precision("high" if wanted and able else "highest")
+    return wanted and able
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Any
 from sparring.engines.chat import Chat
 from sparring.learn.batches import members
 from sparring.learn.demonstrations import Demonstration, to_samples
-from sparring.learn.device import choose_device, fast_allocations
+from sparring.learn.device import choose_device, fast_allocations, use_tf32
 from sparring.learn.export import export_policy
 from sparring.learn.learner import Learner
 from sparring.learn.models import ModelMissing
@@ -122,6 +122,7 @@ def make_learner(config: Config, name: str, start: str | None) -> Learner:
     """The model on its device, with one policy to move, which begins as `start` says."""
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype)
+    use_tf32(config.engine.tf32, device)
     try:
         policies = load_policies(
             config.policy,

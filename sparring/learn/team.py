@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 from sparring.curriculum.opponents import PROGRAMS
 from sparring.games import make_games
 from sparring.learn import world
-from sparring.learn.device import choose_device, fast_allocations
+from sparring.learn.device import choose_device, fast_allocations, use_tf32
 from sparring.learn.learner import Learner
 from sparring.learn.policies import load_policies
 from sparring.run import interrupt, needs
@@ -132,6 +132,7 @@ def make_learner(config: Config, folder: Path | None = None) -> Learner:
     if team and device == "cuda":
         local = int(os.environ.get("LOCAL_RANK", "0"))
         device = f"cuda:{local % torch.cuda.device_count()}"
+    use_tf32(config.engine.tf32, device)
     learned = needs.learned_policies(config, make_games(config.games).values())
     words: dict[str, Any] = {
         "seed": config.seed,

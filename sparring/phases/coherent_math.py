@@ -14,6 +14,7 @@ from sparring.evaluate.gsm8k import evaluate_policy, write_details
 from sparring.evaluate.paired import compare_files
 from sparring.games import load_game
 from sparring.games.coherent_math import CoherentMath
+from sparring.learn.device import choose_device, use_tf32
 from sparring.phases.made import Facts, fingerprint, make
 from sparring.phases.preferences import build_preferences, read_preferences
 from sparring.phases.rollouts import collect_rollouts, read_rollouts
@@ -25,6 +26,7 @@ from sparring.tasks.math import (
     WordProblem,
     load_word_problems,
     refuse_shared,
+    refuse_test_file,
     without_calculator,
     word_problem,
 )
@@ -39,8 +41,19 @@ def quiet(_: str) -> None:
 
 
 def training_problems(config: Config) -> list[WordProblem]:
+    """What is learned from: never a question of the evaluation."""
     source = config.tasks.source or "the shipped problems"
-    return [word_problem(task, source) for task in training_tasks(config.tasks, "word_problems")]
+    if config.tasks.source:
+        refuse_test_file(source)
+    found = [word_problem(task, source) for task in training_tasks(config.tasks, "word_problems")]
+    _refuse_tested(config, [problem.question for problem in found])
+    return found
+
+
+def _refuse_tested(config: Config, questions: list[str]) -> None:
+    """All questions of the evaluation count, however few of them are asked this time."""
+    tested = load_word_problems(config.math.gsm8k.data, "test")
+    refuse_shared(questions, [problem.question for problem in tested])
 
 
 def held_out_problems(config: Config) -> list[WordProblem]:
@@ -128,10 +141,11 @@ def _template(config: Config) -> dict[str, str]:
 def speaker(config: Config, policy: str) -> tuple[Any, str]:
     """Whoever is to be asked, by the engine that the config names or on a server of its own."""
     from sparring.engines.spread import make_engine
-    from sparring.learn.device import choose_device
     from sparring.run.policy import find_trained, load_player
 
     told = config.engine
+    device, dtype = choose_device(told.device, told.dtype)
+    use_tf32(told.tf32, device)
     player, name = load_player(
         policy, device=told.device, dtype=told.dtype, template=config.template
     )
@@ -140,7 +154,7 @@ def speaker(config: Config, policy: str) -> tuple[Any, str]:
         return player, name
     found = find_trained(policy)
     own = config.model_copy(update={"policy": found.config.policy if found else policy})
-    return make_engine(own, policies, choose_device(told.device, told.dtype)[1]), name
+    return make_engine(own, policies, dtype), name
 
 
 def rollouts(
@@ -180,6 +194,7 @@ def rollouts(
 def preferences(config: Config, rollouts_file: Path, out: Path, *, remake: bool = False) -> Facts:
     """Pairs from rollouts."""
     lines = read_rollouts(rollouts_file)
+    _refuse_tested(config, [str(line.get("question", "")) for line in lines])
     told = config.math.preferences
     inputs = {"rollouts": fingerprint(rollouts_file), "preferences": told.model_dump()}
 
@@ -203,6 +218,7 @@ def dpo(
     from sparring.run.rundir import read_lines
 
     pairs = read_preferences(preferences_file)
+    _refuse_tested(config, [pair["question"] for pair in pairs])
     told = [
         Preference(
             ASK.format(question=pair["question"]),
@@ -248,6 +264,7 @@ def evaluation(
     }
 
     def work(unfinished: Path) -> Facts:
+        use_tf32(config.engine.tf32, choose_device(config.engine.device, config.engine.dtype)[0])
         result, solved = evaluate_policy(
             problems,
             policy,
@@ -269,7 +286,7 @@ def evaluation(
 
 def run_all(config: Config, path: Path, *, resume: bool = False, say: Say = quiet) -> Path:
     """All phases into one folder. What is there and would come out the same is not made again."""
-    refuse_shared(training_problems(config), held_out_problems(config))
+    training_problems(config)  # refused now, not after the first evaluation
     if not (path / "config.yaml").is_file():
         need_model(config)  # before the folder: what cannot be had leaves nothing behind
     _open(config, path, resume)

@@ -101,6 +101,7 @@ class EngineConfig(Section):
     vllm: VllmConfig = Field(default_factory=VllmConfig)
     device: str = "auto"
     dtype: str = "auto"
+    tf32: bool = False  # float32 products with 10 bits of mantissa, on a GPU that has TF32
     max_batch: int = Field(512, ge=1)
     lockstep: bool = True  # batches that do not depend on timing: the same run, the same numbers
     # Kept prefixes, and on a GPU captured graphs; None: where they can be had; false: neither.

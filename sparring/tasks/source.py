@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sparring.run.config import ConfigError, TasksConfig, nearest
+from sparring.tasks.hub import load_hub
 from sparring.types import Task, derive
 
 SHIPPED = Path(__file__).parent / "data"
@@ -23,7 +24,7 @@ VALID = (
 
 def load_tasks(source: str, split: str | None = "train", limit: int | None = None) -> list[Task]:
     """The tasks of one split of a source, in its own order; a split of None means all of them."""
-    rows = _rows(source, split)
+    rows = read_rows(source, split)
     tasks = [
         Task(id=str(row.get("id", row.get("task_id", i))), data=row)
         for i, row in enumerate(rows)
@@ -98,7 +99,8 @@ def _order(count: int, seed: int, turn: int) -> tuple[int, ...]:
     return tuple(order)
 
 
-def _rows(source: str, split: str | None) -> list[dict[str, Any]]:
+def read_rows(source: str, split: str | None) -> list[dict[str, Any]]:
+    """The rows of a source as they are, of one split or of all."""
     if source == "shipped" or source.startswith("shipped:"):
         return _read_file(_shipped(source.partition(":")[2] or "python"))
     path = Path(source).expanduser()
@@ -158,14 +160,7 @@ def _read_folder(path: Path, split: str | None) -> list[dict[str, Any]]:
 
 
 def _read_hub(source: str, split: str | None) -> list[dict[str, Any]]:
-    name, _, config = source.partition(":")
-    datasets = _datasets(source)
-    try:
-        loaded = datasets.load_dataset(name, config or None)
-    except Exception as error:  # the hub's ways to fail are many, and each says what it is
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(f"no tasks could be had from {source!r}: {why}; {VALID}") from error
-    return _take_split(loaded, source, split)
+    return _take_split(load_hub(source, lambda: _datasets(source)), source, split)
 
 
 def _take_split(loaded: Any, source: str, split: str | None) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from sparring.games import load_game
 from sparring.judge.coherence import (
     coherence,
     jaccard,
@@ -57,6 +58,34 @@ def test_s_path_weighs_length_and_overlap():
     found = s_path([5, 5, 5], overlap)
     assert found.question == pytest.approx(0.4 + 0.6 * (0.5 + 0.2 + 0.8) / 3)
     assert found.arms_A == pytest.approx([0.4 + 0.6 * x for x in (0.35, 0.65, 0.5)])
+
+
+def test_s_path_can_reward_that_a_rephrased_question_is_solved_alike():
+    """A quarter of s_path for the overlap of arms 0 and 2, which is 0.2."""
+    overlap = np.array([[1.0, 0.5, 0.2], [0.5, 1.0, 0.8], [0.2, 0.8, 1.0]])
+    plain, found = s_path([5, 5, 5], overlap), s_path([5, 5, 5], overlap, (0, 2), 0.25)
+    assert found.question == pytest.approx(0.75 * plain.question + 0.25 * 0.2)
+    expected = [0.75 * plain.arms_A[0] + 0.05, plain.arms_A[1], 0.75 * plain.arms_A[2] + 0.05]
+    assert found.arms_A == pytest.approx(expected)
+    assert s_path([5, 5, 5], overlap, (0, 2)).arms_A == pytest.approx(plain.arms_A)
+    closer = np.array([[1.0, 0.5, 0.6], [0.5, 1.0, 0.8], [0.6, 0.8, 1.0]])
+    assert s_path([5, 5, 5], closer, (0, 2), 0.25).question > found.question
+    keys, texts = ["4"] * 3, ["a b", "b c", "a d"]
+    both = [coherence(keys, texts, [2, 2, 2], (0, 2), share) for share in (0.0, 0.5)]
+    assert both[0].stability == both[1].stability == pytest.approx(1 / 3)
+    assert both[1].s_wm.question != both[0].s_wm.question
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"stability": 1.5}, "from 0 to 1"),
+        ({"stability": 0.5, "arms": ["wolfram_0", "wolfram_1"]}, "needs the arms wolfram_standard"),
+    ],
+)
+def test_a_share_that_cannot_be_is_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        load_game("coherent_math", **options)
 
 
 def test_s_wm_is_the_weighted_sum_and_stability_is_told_alone():

@@ -153,6 +153,42 @@ def test_what_is_tested_on_is_not_trained_on(tmp_path: Path):
     assert not run.exists()
 
 
+def test_no_phase_learns_from_what_is_tested_on(tmp_path: Path):
+    """Each phase of its own, in other words and in another file; nothing is left behind."""
+    question = "Ada has 3 apples and buys 4. How many?"
+    (tmp_path / "kept.jsonl").write_text(
+        json.dumps({"question": "Ben?", "answer": "#### 1"})
+        + "\n"
+        + json.dumps({"problem": question, "gt_solution": "3 + 4 = 7\n#### 7"})
+        + "\n"
+    )
+    shifted = question.replace("buys", "BUYS ").replace("?", " ?")
+    rows = [{"question": shifted, "answer": "3 + 4 = 7\n#### 7"}]
+    (tmp_path / "learn.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    side = {"arm": "a", "correct": True, "text": "x"}
+    rollout = {"question": shifted, "trajectories": [side, side], "void": None}
+    (tmp_path / "rollouts.jsonl").write_text(json.dumps(rollout) + "\n")
+    pair = {"question": shifted, "chosen": "7", "rejected": "8", "pair_type": "correctness"}
+    (tmp_path / "pairs.jsonl").write_text(json.dumps(pair) + "\n")
+    there = sorted(path.name for path in tmp_path.iterdir())
+    # The first question alone is asked, and the second must be kept out all the same.
+    keys = ("math.gsm8k.data=kept.jsonl", "math.gsm8k.problems=1", "tasks.source=learn.jsonl")
+    for phase in (
+        ("sft", "--out", "s"),
+        ("rollouts", "--policy", "nano", "--out", "r.jsonl"),
+        ("preferences", "--rollouts", "rollouts.jsonl", "--out", "p.jsonl"),
+        ("dpo", "--model", "nano", "--preferences", "pairs.jsonl", "--out", "d"),
+    ):
+        life = sparring("math", *phase, *keys, "--smoke", cwd=tmp_path)
+        assert life.code == 2 and "1 questions of the evaluation" in life.err, (phase, life.err)
+    (tmp_path / "learn.jsonl").rename(tmp_path / "gsm8k_test.jsonl")
+    words = ("math", "sft", "--out", "s", "tasks.source=gsm8k_test.jsonl", "--smoke")
+    life = sparring(*words, cwd=tmp_path)
+    assert life.code == 2 and "calls itself a test set" in life.err, life.err
+    (tmp_path / "gsm8k_test.jsonl").rename(tmp_path / "learn.jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == there
+
+
 def test_nothing_is_made_twice_and_a_change_makes_only_what_hangs_on_it(
     unbroken: tuple[Path, Life],
 ):
