@@ -221,7 +221,7 @@ def main() -> None:
 def exit_code(error: Exception) -> int | None:
     """2 for what was asked wrongly, 1 for what went wrong, 75 for what should be resumed, None for
     a bug."""
-    wrong = {"ConfigError", "UnknownGame", "ModelMissing", "SandboxMissing", "BadTests"}
+    wrong = {"ConfigError", "BadOption", "ModelMissing", "SandboxMissing", "BadTests"}
     broken = {"RunError", "CheckpointError", "CanaryError"}
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & wrong:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import importlib.util
 import sys
@@ -12,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from sparring.game import Game
+from sparring.game_options import BadOption, checked
 from sparring.nearest import nearest
 
 GAMES: dict[str, str] = {
@@ -27,18 +27,19 @@ GAMES: dict[str, str] = {
 }
 
 
-class UnknownGame(ValueError):
-    """No game, or no option of a game, goes by this name."""
+class UnknownGame(BadOption):
+    """No game goes by this name."""
 
 
 def load_game(name: str, **options: Any) -> Game:
     """A game by registry name, by `some.module:Class` or by `path/to/file.py:Class`."""
     kind = game_class(name)
-    valid = [field.name for field in dataclasses.fields(kind) if field.init]
-    for option in options:
-        if option not in valid:
-            raise UnknownGame(f"{name} has no option {option!r}; {nearest(option, valid)}")
-    return kind(**options)
+    try:
+        return kind(**checked(kind, name, options))
+    except BadOption:
+        raise
+    except (TypeError, ValueError) as error:  # what only the game itself can say of them
+        raise BadOption(f"{name}: {error}") from error
 
 
 def make_games(configured: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Game]:

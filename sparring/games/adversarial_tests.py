@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from sparring.game import Game, Outcome, Player, Table
+from sparring.game_options import Count, Seconds, Tokens
 from sparring.games.answers import check_style
 from sparring.games.mutants import mutants
 from sparring.games.programs import make_judge, shipped_task
@@ -58,18 +59,16 @@ class AdversarialTests(Game):
 
     style: str = "short"
     stages: Any = None  # names, or {name, instruction, sees}; None: the five
-    timeout_s: float = 3.0
-    most_tests: int = 5  # of a discriminator's reply that count
-    stage_tokens: int | None = None  # None: as the recipe's sampling says
-    program_tokens: int | None = None  # of the last stage; None: as the others
-    test_tokens: int | None = None
+    timeout_s: Seconds = 3.0
+    most_tests: Count = 5  # of a discriminator's reply that count
+    stage_tokens: Tokens = None  # None: as the recipe's sampling says
+    program_tokens: Tokens = None  # of the last stage; None: as the others
+    test_tokens: Tokens = None
     examiner: Examiner | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_style(self.style)
         self.stages = make_stages(self.stages)
-        if min(self.timeout_s, self.most_tests) <= 0:
-            raise ValueError("timeout_s and most_tests should be more than 0")
 
     async def open(self, sandbox: str) -> None:
         self.examiner = Examiner(await make_judge(sandbox, self.timeout_s).__aenter__())

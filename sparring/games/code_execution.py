@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from sparring.game import Game, Outcome, Table
+from sparring.game_options import Seconds, Tokens
 from sparring.games.answers import check_style
 from sparring.games.programs import make_judge, not_void, ruling, shipped_task
 from sparring.judge.python_tests import Judge
@@ -26,14 +27,12 @@ class CodeExecution(Game):
     runs_code: ClassVar[bool] = True
 
     style: str = "short"
-    timeout_s: float = 5.0
-    max_tokens: int | None = None  # None: as the recipe's sampling says
+    timeout_s: Seconds = 5.0
+    max_tokens: Tokens = None  # None: as the recipe's sampling says
     judge: Judge | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_style(self.style)
-        if self.timeout_s <= 0:
-            raise ValueError(f"timeout_s is {self.timeout_s}, and should be more than 0 seconds")
 
     async def open(self, sandbox: str) -> None:
         self.judge = await make_judge(sandbox, self.timeout_s).__aenter__()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from sparring.game import Game, Outcome, Table
+from sparring.game_options import Count, Seconds, Tokens
 from sparring.games.answers import check_style
 from sparring.games.programs import MODULES, forbidden, make_judge, not_void, ruling, shipped_task
 from sparring.judge.python_tests import Judge
@@ -27,19 +28,16 @@ class CodePrediction(Game):
     runs_code: ClassVar[bool] = True
 
     style: str = "short"
-    timeout_s: float = 3.0
-    max_chars: int = 2000  # of the program
-    max_output: int = 200  # characters printed; more would be a test of patience
+    timeout_s: Seconds = 3.0
+    max_chars: Count = 2000  # of the program
+    max_output: Count = 200  # characters printed; more would be a test of patience
     modules: tuple[str, ...] = MODULES
-    author_tokens: int | None = None  # None: as the recipe's sampling says
-    predictor_tokens: int | None = None
+    author_tokens: Tokens = None  # None: as the recipe's sampling says
+    predictor_tokens: Tokens = None
     judge: Judge | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_style(self.style)
-        if min(self.timeout_s, self.max_chars, self.max_output) <= 0:
-            raise ValueError("timeout_s, max_chars and max_output should be more than 0")
-        self.modules = tuple(self.modules)
 
     async def open(self, sandbox: str) -> None:
         self.judge = await make_judge(sandbox, self.timeout_s).__aenter__()

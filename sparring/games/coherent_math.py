@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from sparring.game import Game, Outcome, Table
+from sparring.game_options import Count, Share
 from sparring.games.answers import check_style
 from sparring.judge.math_answer import final_answer, grade
 from sparring.nearest import nearest
@@ -65,8 +66,8 @@ class CoherentMath(Game):
     alpha: float = 1.0  # for a right answer
     beta: float = 0.5  # for coherence
     length_penalty: float = 0.1  # for `length_scale` tokens
-    length_scale: int = 256
-    stability: float = 0.0  # share of s_path that the closeness of A and A′ has
+    length_scale: Count = 256
+    stability: Share = 0.0  # share of s_path that the closeness of A and A′ has
     arms: list[str] = field(default_factory=lambda: list(ARMS))  # those that are asked
 
     def __post_init__(self) -> None:
@@ -76,12 +77,8 @@ class CoherentMath(Game):
                 raise ValueError(f"coherent_math has no arm {arm!r}; {nearest(arm, ARMS)}")
         if len(set(self.arms)) < 2:
             raise ValueError("coherent_math needs two arms or more: coherence is between them")
-        if not 0 <= self.stability <= 1:
-            raise ValueError(f"stability is a share of s_path, from 0 to 1, not {self.stability}")
         if self.stability and _canonical(self.arms) is None:
             raise ValueError("stability needs the arms wolfram_standard and wolfram_rephrase")
-        if self.length_scale < 1:
-            raise ValueError("length_scale should be at least 1")
 
     def check(self, task: Task) -> None:
         word_problem(task)

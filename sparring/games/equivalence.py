@@ -7,9 +7,12 @@ import asyncio
 import importlib
 import random
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from sparring.game import Game, Outcome, Table
+from sparring.game_options import Count, Seconds, Share, Tokens
 from sparring.games import equivalence_words as words
 from sparring.games.answers import check_style
 from sparring.games.equivalence_words import SEQ, SINQ
@@ -31,6 +34,8 @@ ACCEPTED, REJECTED = "accepted", "rejected"
 # A program's own fault, whatever its verdict is called.
 _FAULTS = ("not deterministic",)
 
+Targets = Annotated[tuple[Annotated[float, Field(ge=0, le=10)], ...], Field(min_length=1)]
+
 
 @dataclass
 class Equivalence(Game):
@@ -41,18 +46,18 @@ class Equivalence(Game):
 
     language: str = "python"
     style: str = "short"  # of Bob's answers
-    samples: int = 10  # independent judgements of Bob
-    tries: int = 3  # of Alice, for Q
-    proof_tries: int = 3  # of Alice, for the proof
-    share: float = 0.5  # of games that are of the equivalent branch
-    targets: tuple[float, ...] = (2, 4, 6, 8, 10)  # difficulties that Alice is asked for
+    samples: Count = 10  # independent judgements of Bob
+    tries: Count = 3  # of Alice, for Q
+    proof_tries: Count = 3  # of Alice, for the proof
+    share: Share = 0.5  # of games that are of the equivalent branch
+    targets: Targets = (2, 4, 6, 8, 10)  # difficulties that Alice is asked for
     prove: bool = True  # Haskell only; without, an attack that finds nothing has to do
     allow_unrefuted: bool = False  # whether "not refuted within the budget" will do
-    timeout_s: float = 2.0  # of one call
-    inputs: int = 100  # random ones of an attack, beside the edge cases
-    crosshair_s: float = 5.0  # Python only; 0: no symbolic search
-    alice_tokens: int | None = None  # None: as the recipe's sampling says
-    bob_tokens: int | None = None
+    timeout_s: Seconds = 2.0  # of one call
+    inputs: Annotated[int, Field(ge=0)] = 100  # random ones of an attack, beside the edge cases
+    crosshair_s: Annotated[float, Field(ge=0)] = 5.0  # Python only; 0: no symbolic search
+    alice_tokens: Tokens = None  # None: as the recipe's sampling says
+    bob_tokens: Tokens = None
     checker: Checker | None = field(default=None, init=False, repr=False)
     known: dict[tuple[str, ...], Verdict] = field(default_factory=dict, init=False, repr=False)
 
@@ -60,9 +65,6 @@ class Equivalence(Game):
         check_style(self.style)
         if self.language not in LANGUAGES:
             raise ValueError(f"no language {self.language!r}; {nearest(self.language, LANGUAGES)}")
-        if min(self.samples, self.tries, self.proof_tries) < 1 or not self.targets:
-            raise ValueError("samples, tries, proof_tries and targets need at least one")
-        self.targets = tuple(self.targets)
 
     @property
     def proved(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sparring.game import Forfeit, Game, Outcome, Table
+from sparring.game_options import Tokens
 from sparring.games.answers import answer, ask, check_style, limit
 from sparring.types import Task, View
 
@@ -65,7 +66,7 @@ class KuhnPoker(Game):
     style: str = "reason"
     invalid: float = -1.5  # to whoever names no legal action
     invalid_other: float = 0.5
-    max_tokens: int | None = None  # None: as the style needs
+    max_tokens: Tokens = None  # None: as the style needs
 
     def __post_init__(self) -> None:
         check_style(self.style)

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from sparring.game import Game, Outcome, Table
+from sparring.game_options import Count, Tokens
 from sparring.games.answers import check_style, limit
 from sparring.games.matching_tables import (
     MOST,
@@ -43,6 +46,8 @@ from sparring.types import Task, View, VoidGame
 
 NAMED = len(REVIEWERS)  # the largest table that has names for all
 
+AtLeastOne = Annotated[float, Field(ge=1)]
+
 
 @dataclass
 class Talk:
@@ -72,31 +77,28 @@ class MatchingGame(Game):
     cooperative: ClassVar[bool] = True
 
     style: str = "reason"
-    size: int = 0  # reviewers, and papers; 0: 8, and 2 when terse
-    max_length: int = 100  # turns of both together
-    see: float = 0.4  # how likely a player sees a cell
-    hard: float = 1.25  # either player alone reaches at most 1/hard of the optimum; 1: any table
-    draws: int = 10_000  # tables drawn to find one that hard
-    scales: tuple[float, float] = (1.0, 10.0)
+    size: Annotated[int, Field(ge=0, le=NAMED)] = 0  # reviewers, and papers; 0: 8, and 2 when terse
+    max_length: Count = 100  # turns of both together
+    see: Annotated[float, Field(gt=0, le=1)] = 0.4  # how likely a player sees a cell
+    # Either player alone reaches at most 1/hard of the optimum; 1: any table.
+    hard: AtLeastOne = 1.25
+    draws: Count = 10_000  # tables drawn to find one that hard
+    scales: tuple[AtLeastOne, AtLeastOne] = (1.0, 10.0)
     tell_scale: bool = True  # whether players are told their own scale
-    penalty: float = 0.0  # times the share of turns lost to errors, off both rewards; see docs
-    max_tokens: int | None = None  # None: as the style needs
+    # Times the share of turns lost to errors, off both rewards; see docs.
+    penalty: Annotated[float, Field(ge=0)] = 0.0
+    max_tokens: Tokens = None  # None: as the style needs
 
     def __post_init__(self) -> None:
         check_style(self.style)
         terse = self.style == "terse"
         self.size = self.size or (TERSE_SIZES[0] if terse else 8)
-        self.scales = (float(self.scales[0]), float(self.scales[1]))
-        if not 2 <= self.size <= NAMED:
+        if self.size < 2:
             raise ValueError(f"size is {self.size}; tables go from 2 to {NAMED}")
         if terse and self.size not in TERSE_SIZES:
             raise ValueError(f"the terse form is for tables of 2 and 3, not of {self.size}")
-        if not 0 < self.see <= 1:
-            raise ValueError(f"see is {self.see}; it is a chance above 0, and at most 1")
-        if self.hard < 1 or self.draws < 1 or self.max_length < 1:
-            raise ValueError("hard, draws and max_length are 1 or more")
-        if not 1 <= self.scales[0] <= self.scales[1]:
-            raise ValueError("scales go from one number to another, both 1 or more")
+        if self.scales[0] > self.scales[1]:
+            raise ValueError("scales go from one number to another that is no smaller")
 
     def task(self, seed: int) -> Task:
         data = draw_table(

@@ -7,9 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from sparring.game import Forfeit, Game, Outcome, Table
+from sparring.game_options import Tokens
 from sparring.games.answers import answer, ask, check_style, limit
 from sparring.types import Task, View
 
@@ -113,9 +116,9 @@ class SimpleNegotiation(Game):
     style: str = "reason"
     invalid: float = -1.5  # to whoever says no legal action
     invalid_other: float = 0.5
-    cap: int = 0  # turns in all; 0: 10, and 4 when terse
+    cap: Annotated[int, Field(ge=0)] = 0  # turns in all; 0: 10, and 4 when terse
     goods: tuple[str, ...] = ()  # none: TextArena's five, and Wood and Gold when terse
-    max_tokens: int | None = None  # None: as the style needs
+    max_tokens: Tokens = None  # None: as the style needs
 
     def __post_init__(self) -> None:
         check_style(self.style)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import random
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import Field
 
 from sparring.game import Forfeit, Game, Outcome, Table
+from sparring.game_options import Count, Tokens
 from sparring.games.answers import answer, ask, check_style, limit
 from sparring.types import Task, View
 
@@ -84,9 +87,10 @@ class TicTacToe(Game):
     style: str = "reason"
     invalid: float = -1.5  # to whoever names no free cell
     invalid_other: float = 0.5
-    cap: int = 9  # moves in all; a game cut short by it scores 0/0
-    opening: int = 0  # up to so many random moves stand on the board before play begins
-    max_tokens: int | None = None  # None: as the style needs
+    cap: Count = 9  # moves in all; a game cut short by it scores 0/0
+    # Up to so many random moves stand on the board before play begins.
+    opening: Annotated[int, Field(ge=0, le=8)] = 0
+    max_tokens: Tokens = None  # None: as the style needs
 
     def __post_init__(self) -> None:
         check_style(self.style)

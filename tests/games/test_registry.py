@@ -4,7 +4,8 @@ import sys
 import pytest
 
 from sparring.game import Game
-from sparring.games import GAMES, UnknownGame, load_game
+from sparring.game_options import BadOption, option_types
+from sparring.games import GAMES, game_class, load_game
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -47,8 +48,72 @@ def test_a_game_loads_from_a_module_and_from_a_file(tmp_path):
         "    stake: int = 1\n"
     )
     assert load_game(f"{path}:Pennies", stake=3).stake == 3
-    with pytest.raises(UnknownGame, match="'stake'"):
+    with pytest.raises(BadOption, match="'stake'"):
         load_game(f"{path}:Pennies", steak=3)
+    with pytest.raises(BadOption, match=r"Pennies\.stake: .*integer"):
+        load_game(f"{path}:Pennies", stake="much")
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("tictactoe", "opening", -4),
+        ("tictactoe", "opening", 9),
+        ("tictactoe", "cap", -1),
+        ("kuhn", "invalid", "abc"),
+        ("kuhn", "invalid", float("nan")),
+        ("kuhn", "max_tokens", 0),
+        ("kuhn", "max_tokens", True),
+        ("negotiation", "goods", "Wood"),
+        ("negotiation", "cap", -2),
+        ("matching", "penalty", "abc"),
+        ("matching", "scales", [1]),
+        ("code_execution", "max_tokens", -5),
+        ("code_prediction", "timeout_s", float("inf")),
+        ("equivalence", "inputs", -5),
+        ("equivalence", "share", 7),
+        ("equivalence", "targets", []),
+        ("adversarial_tests", "most_tests", 0),
+        ("coherent_math", "arms", "wolfram_0"),
+    ],
+)
+def test_an_option_out_of_range_or_of_another_type_is_refused_by_name(name, option, value):
+    with pytest.raises(BadOption, match=rf"^{name}\.{option}"):
+        load_game(name, **{option: value})
+
+
+def test_what_yaml_makes_of_a_value_becomes_the_options_type():
+    game = load_game("matching", scales=[1, "2e0"], hard=2)
+    assert game.scales == (1.0, 2.0) and isinstance(game.hard, float)
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_every_number_that_counts_or_lasts_has_a_range(name):
+    """Rewards may be any number; how many, how long and how likely may not."""
+    free = {"invalid", "invalid_other", "alpha", "beta", "length_penalty"}
+    for option, kind in option_types(game_class(name)).items():
+        assert kind not in (int, float) or option in free, f"{name}.{option} has no range"
+
+
+def test_an_annotation_for_type_checkers_alone_is_no_obstacle(tmp_path):
+    path = tmp_path / "odd.py"
+    path.write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "from typing import TYPE_CHECKING\n"
+        "from sparring.game import Game\n"
+        "if TYPE_CHECKING:\n"
+        "    from decimal import Decimal\n"
+        "class Stake: ...\n"
+        "@dataclass\n"
+        "class Odd(Game):\n"
+        "    price: Decimal = 1\n"
+        "    stake: Stake | None = None\n"
+        "    rounds: int = 3\n"
+    )
+    assert load_game(f"{path}:Odd", price=2, stake=None, rounds="4").rounds == 4
+    with pytest.raises(BadOption, match=r"stake: .*Stake"):
+        load_game(f"{path}:Odd", stake=5)
 
 
 def test_a_missing_import_inside_a_game_is_not_called_an_unknown_game(tmp_path, monkeypatch):
