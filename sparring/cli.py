@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from sparring.arguments import Seed, number
 from sparring.phases.cli import app as math_app
 from sparring.run.submit_cli import submit
 from sparring.shown import AsJson, Policy, console, say, show, show_evaluation
@@ -46,6 +47,7 @@ def train(
     """Train a recipe; resume it; override any key of its config."""
     from sparring.run.config import load_recipe
     from sparring.run.machine import prepare
+    from sparring.run.outputs import need_folder
     from sparring.run.team import help_learn, helps, start_helpers
 
     config = load_recipe(recipe, overrides or [], smoke=smoke)
@@ -54,6 +56,7 @@ def train(
         run = of_checkpoint.parent
     again = resume or resume_from is not None
     folder = run or default_folder(config.recipe + ("-smoke" if smoke else ""), again)
+    need_folder(folder, "--run")
     if helps():
         help_learn(prepare(config, folder, lambda line: None, resume=again), folder)
         return
@@ -122,12 +125,12 @@ def arena(
     game: Annotated[str | None, typer.Option(help="Which game, if the run has several.")] = None,
     temperature: Annotated[
         float | None,
-        typer.Option(min=0, help="0, the likeliest action, unless the run evaluates at another."),
+        number("0, the likeliest action, unless the run evaluates at another.", low=0),
     ] = None,
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Of a reply; otherwise as the run was trained.")
     ] = None,
-    seed: int = 0,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Play a policy against another and count the results."""

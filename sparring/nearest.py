@@ -9,5 +9,10 @@ from collections.abc import Iterable
 def nearest(word: str, known: Iterable[str]) -> str:
     """The end of an error message about `word`."""
     words = sorted(known)
-    close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(words) or 'none'}"
+    close = close_to(word, words, cutoff=0.5)
+    return f"did you mean {close!r}?" if close else f"there are: {', '.join(words) or 'none'}"
+
+
+def close_to(word: str, known: Iterable[str], cutoff: float = 0.75) -> str | None:
+    """The known word that this one is nearly, if there is one."""
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=cutoff)), None)

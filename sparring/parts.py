@@ -115,6 +115,8 @@ def build(config: Config, folder: Path | None = None) -> Parts:
     engine.base = base_name(config.policy, config.seed)
     needs.seat_players(config, engine)
     speaker = engine
+    if config.teach.kind == "recorded":  # then whoever spoke may have had any weights
+        learner.canary = None
     if ahead:  # then those who play have a copy of the weights, which is also what they are held to
         learner.canary = None
         speaker = make_engine(config, policies.twin(), dtype)

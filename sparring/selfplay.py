@@ -12,8 +12,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import yaml
-
 from sparring.collect import Job, collect
 from sparring.curriculum.opponents import PROGRAMS
 from sparring.evaluate.together import matching_measures
@@ -30,7 +28,7 @@ from sparring.instances import (
     split_tables,
     write_parquet,
 )
-from sparring.run.config import ConfigError
+from sparring.run.config import ConfigError, parse_yaml
 from sparring.run.policy import load_player
 from sparring.run.rundir import differing, mend, read_lines, write_whole
 from sparring.types import Episode, Sampling, derive, episode_from_json
@@ -212,16 +210,13 @@ def make_plan(
         raise ConfigError(f"--grouping is {grouping!r}; it is `table` or `game`")
     chosen = dict(own)
     if os.environ.get("MAX_LENGTH") and "max_length" in _fields(game):
-        chosen["max_length"] = yaml.safe_load(os.environ["MAX_LENGTH"])
+        chosen["max_length"] = parse_yaml(os.environ["MAX_LENGTH"], "the variable MAX_LENGTH")
     for option in options:
         key, separator, value = option.partition("=")
         if not separator:
             raise ConfigError(f"{option!r} is no option of a game; write option=value")
-        chosen[key] = yaml.safe_load(value)
-    try:
-        load_game(game, **chosen)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(str(error)) from error
+        chosen[key] = parse_yaml(value, repr(option))
+    load_game(game, **chosen)
     return Plan(
         game, options=chosen, grouping="table" if grouping == "table" else "game", **settings
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from sparring import solve
 from sparring.run.config import ConfigError
+from sparring.run.outputs import need_file
 from sparring.run.rundir import write_whole
 from sparring.tasks.code import Problem
 from sparring.types import Sampling
@@ -38,6 +39,8 @@ def run(
         raise ConfigError("--execute-tests, and there are none: give --tests or --problems-file")
     if output is not None and not output.parent.is_dir():
         raise ConfigError(f"--output: there is no folder {output.parent}")
+    if output is not None:
+        need_file(output, "--output")
     if execute_tests or attempts > 1:
         need_jail(sandbox)
     solver = solve.load_solver(checkpoint, device=device, sampling=sampling, seed=seed)

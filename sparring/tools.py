@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sparring.arguments import Sandbox, Seed, Temperature, number
 from sparring.shown import AsJson, Policy, console, say, show_epoch
 
 tools = typer.Typer()
@@ -32,12 +33,14 @@ def evaluate_benchmark(
     samples: Annotated[
         int | None, typer.Option(min=1, help="Attempts per problem; gsm8k takes their majority.")
     ] = None,
-    problems: Annotated[int | None, typer.Option(help="Only the first so many.")] = None,
+    problems: Annotated[int | None, typer.Option(min=1, help="Only the first so many.")] = None,
     chat: Annotated[bool, typer.Option(help="Ask in chat, without examples.")] = False,
-    temperature: float | None = None,
-    max_tokens: int = 512,
-    seed: int = 0,
-    sandbox: Annotated[str, typer.Option(help="bubblewrap, or `unsafe`.")] = "bubblewrap",
+    temperature: Annotated[
+        float | None, number("0 for one sample, 0.8 for several, otherwise.", low=0)
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of a reply.")] = 512,
+    seed: Seed = 0,
+    sandbox: Sandbox = "bubblewrap",
     details: Annotated[
         Path | None, typer.Option(help="A file for every attempt, to look at or compare.")
     ] = None,
@@ -45,7 +48,10 @@ def evaluate_benchmark(
 ) -> None:
     """Evaluate a policy on a benchmark; `--policy reference` judges the reference solutions."""
     from sparring.evaluate.cli import eval_benchmark
+    from sparring.run.outputs import need_file
 
+    if details is not None:
+        need_file(details, "--details")
     code = eval_benchmark(
         benchmark, policy, data, k, as_json, chat=chat, samples=samples, problems=problems,
         temperature=temperature, max_tokens=max_tokens, seed=seed, sandbox=sandbox,
@@ -80,22 +86,24 @@ def finetune(
         str | None, typer.Option("--from", help="A run or an adapter to go on from.")
     ] = None,
     epochs: Annotated[int, typer.Option(min=1)] = 3,
-    lr: float = 2e-4,
+    lr: Annotated[float, number("The learning rate.", low=0, above=True)] = 2e-4,
     batch: Annotated[int, typer.Option(min=1, help="Demonstrations per step.")] = 16,
-    lora_r: int = 8,
-    lora_alpha: int = 16,
-    lora_dropout: float = 0.05,
+    lora_r: Annotated[int, typer.Option(min=1, help="The adapter's rank.")] = 8,
+    lora_alpha: Annotated[int, typer.Option(min=1)] = 16,
+    lora_dropout: Annotated[float, number(low=0, high=1, below=True)] = 0.05,
     packing: Annotated[bool, typer.Option(help="Several short ones in one row.")] = False,
     template: Annotated[
         str | None, typer.Option(help="A chat template: a file, Jinja, or `plain`.")
     ] = None,
-    seed: int = 0,
+    seed: Seed = 0,
     resume: Annotated[bool, typer.Option(help="Go on from the last whole epoch.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune LoRA on demonstrations, with a checkpoint after each epoch."""
     from sparring.learn.cli import finetune_file
+    from sparring.run.outputs import need_folder
 
+    need_folder(out, "--out")
     found = finetune_file(
         model, data, out, role=role, start=start, epochs=epochs, resume=resume, seed=seed,
         progress=None if as_json else show_epoch, lr=lr, batch=batch, lora_r=lora_r,
@@ -112,7 +120,7 @@ def selfplay(
         str, typer.Option(envvar="MODEL_NAME", help="As everywhere, or a program such as scripted.")
     ] = "nano",
     games: Annotated[int, typer.Option(min=1, envvar="NUM_GAMES")] = 100,
-    temperature: Annotated[float, typer.Option(min=0, envvar="TEMPERATURE")] = 0.7,
+    temperature: Annotated[float, number(low=0, envvar="TEMPERATURE")] = 0.7,
     out: Annotated[Path | None, typer.Option(help="The folder; data/NAME otherwise.")] = None,
     name: Annotated[str, typer.Option(envvar="EXP_NAME")] = "selfplay_gen",
     group: Annotated[int, typer.Option(min=1, help="Games on each table.")] = 4,
@@ -120,14 +128,15 @@ def selfplay(
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Of a reply; as the run was trained, or 256.")
     ] = None,
-    val: Annotated[float, typer.Option(min=0, max=0.9, help="Share of tables kept back.")] = 0.1,
+    val: Annotated[float, number("Share of tables kept back.", low=0, high=0.9)] = 0.1,
     batch: Annotated[int, typer.Option(min=1, help="Games at once, recorded together.")] = 64,
-    seed: int = 0,
+    seed: Seed = 0,
     resume: Annotated[bool, typer.Option(help="Go on with the games that are there.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let a policy play with itself; games, training and validation instances land in a folder."""
     from sparring.progress import Live
+    from sparring.run.outputs import need_folder
     from sparring.run.policy import game_options, trained_sampling
     from sparring.selfplay import generate, make_plan
 
@@ -138,6 +147,7 @@ def selfplay(
         batch=batch, seed=seed,
     )  # fmt: skip
     folder = out or Path("data") / name
+    need_folder(folder, "--out")
     if as_json:
         say(generate(plan, folder, resume=resume), as_json)
         return
@@ -154,7 +164,9 @@ def export_verl(
 ) -> None:
     """Write what verl needs to go on with this on a cluster: data, config, launch script."""
     from sparring.integrations.verl_export import export
+    from sparring.run.outputs import need_folder
 
+    need_folder(out, "--out")
     say(export(run, out), as_json)
 
 
@@ -167,7 +179,9 @@ def merge(
 ) -> None:
     """Fold a policy's LoRA into its base model, and check that it still speaks the same."""
     from sparring.learn.merge import merge as fold
+    from sparring.run.outputs import need_folder
 
+    need_folder(out, "--out")
     say(fold(policy, out, base=base), as_json)
 
 
@@ -181,22 +195,21 @@ def solve(
     tests: Annotated[str | None, typer.Option(help="Asserts, parted by semicolons.")] = None,
     execute_tests: Annotated[bool, typer.Option(help="Run the program on the tests.")] = False,
     max_tokens: Annotated[int, typer.Option(min=1, help="Of each stage.")] = 512,
-    temperature: Annotated[float, typer.Option(min=0, help="0: the likeliest token.")] = 0.7,
-    top_p: Annotated[float, typer.Option(help="Mass of the tokens that may be drawn.")] = 0.9,
+    temperature: Temperature = 0.7,
+    top_p: Annotated[
+        float, number("Mass of the tokens that may be drawn.", low=0, high=1, above=True)
+    ] = 0.9,
     attempts: Annotated[int, typer.Option(min=1, help="The best by tests, then agreement.")] = 1,
     output: Annotated[Path | None, typer.Option(help="A JSON file for the results.")] = None,
     no_reasoning: Annotated[bool, typer.Option(help="Show only the program.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    sandbox: Annotated[str, typer.Option(help="bubblewrap, or `unsafe`.")] = "bubblewrap",
-    seed: int = 0,
+    sandbox: Sandbox = "bubblewrap",
+    seed: Seed = 0,
 ) -> None:
     """Solve coding problems with a trained generator, stage by stage."""
-    from sparring.run.config import ConfigError
     from sparring.solve_cli import run
     from sparring.types import Sampling
 
-    if not 0 < top_p <= 1:
-        raise ConfigError(f"--top-p is {top_p}, and should be above 0 and at most 1")
     run(
         checkpoint, problem=problem, problem_file=problem_file, problems_file=problems_file,
         signature=signature, tests=tests, execute_tests=execute_tests,
@@ -224,11 +237,13 @@ def convert_mbpp(
     out: Annotated[Path, typer.Argument(help="The problems file to write.")],
 ) -> None:
     """Make a problems file of MBPP's training split."""
+    from sparring.run.outputs import need_file
     from sparring.tasks.convert import convert_mbpp as convert
 
+    need_file(out, "OUT")
     count, left_out = convert(data, out)
-    for number, why in left_out.items():
-        console.print(f"left out {number}: {why}", soft_wrap=True, highlight=False)
+    for task, why in left_out.items():
+        console.print(f"left out {task}: {why}", soft_wrap=True, highlight=False)
     console.print(f"{count} problems in {out}", soft_wrap=True, highlight=False)
 
 
@@ -236,9 +251,9 @@ def convert_mbpp(
 def judge_python(
     file: Annotated[Path, typer.Argument(help="JSONL, one problem with a program a line.")],
     as_json: AsJson = False,
-    workers: int | None = None,
-    timeout_s: float = 5.0,
-    sandbox: Annotated[str, typer.Option(help="bwrap, or `unsafe` in so many words.")] = "bwrap",
+    workers: Annotated[int | None, typer.Option(min=1, help="Programs at once.")] = None,
+    timeout_s: Annotated[float, number("Of one program.", low=0, high=3600, above=True)] = 5.0,
+    sandbox: Sandbox = "bubblewrap",
 ) -> None:
     """Judge Python programs by their tests; one verdict line per line, in order.
 
@@ -256,7 +271,8 @@ def judge_python(
     """
     from sparring.judge.cli import judge_python as judge
 
-    raise typer.Exit(judge(file, as_json, workers=workers, timeout_s=timeout_s, sandbox=sandbox))
+    jail = "unsafe" if sandbox == "unsafe" else "bwrap"
+    raise typer.Exit(judge(file, as_json, workers=workers, timeout_s=timeout_s, sandbox=jail))
 
 
 @judge_app.command("equivalence")
@@ -266,15 +282,15 @@ def judge_equivalence(
         typer.Argument(help="Lines of {id, language, p, q, function, claim, proof?, input?}."),
     ],
     as_json: AsJson = False,
-    timeout_s: Annotated[float, typer.Option(min=0.1, help="Of one call.")] = 2.0,
+    timeout_s: Annotated[float, number("Of one call.", low=0.1, high=3600)] = 2.0,
     inputs: Annotated[int, typer.Option(min=0, help="Random ones, beside edge cases.")] = 100,
     crosshair_s: Annotated[
-        float, typer.Option(min=0, help="Python: symbolic search; 0 leaves it out.")
+        float, number("Python: symbolic search; 0 leaves it out.", low=0, high=3600)
     ] = 5.0,
     strict: Annotated[
         bool, typer.Option(help="`not refuted within the budget` is no pass.")
     ] = False,
-    sandbox: Annotated[str, typer.Option(help="bwrap, or `unsafe` in so many words.")] = "bwrap",
+    sandbox: Sandbox = "bubblewrap",
 ) -> None:
     """Check claims that programs are equivalent or not; one verdict line per line, in order."""
     from sparring.judge.equivalence_cli import judge_equivalence as judge

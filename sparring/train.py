@@ -24,7 +24,7 @@ from sparring.parts import Parts, build, resume_from, roll_back
 from sparring.run import interrupt
 from sparring.run.config import Config
 from sparring.run.metrics import lesson_tokens, place, staleness, summaries, summarize, timings
-from sparring.run.named import due
+from sparring.run.named import due, find
 from sparring.run.rundir import RunDir, append, read_lines
 from sparring.run.tracking import Tracking
 from sparring.types import MAIN
@@ -51,6 +51,8 @@ def train(
 def _train(
     config: Config, path: Path, resume: bool, resume_at: str | None, progress: Progress
 ) -> RunDir:
+    if resume_at is not None:
+        find(path / "checkpoints", resume_at)  # one that is not there makes no folder
     parts = build(config, path)  # before the folder: what cannot be had leaves nothing behind
     run = RunDir.open(path, config, resume=resume or resume_at is not None)
     first = resume_from(run, parts, resume_at)

@@ -54,6 +54,8 @@ def eval_benchmark(
 ) -> int:
     """Print one evaluation. 0: done; 1: some attempts are void; 2: nothing could be evaluated."""
     if name in gsm8k.SOURCES:
+        if k not in ("1", [1]):
+            raise ConfigError(f"{name} is not scored by pass@k; --samples N takes a majority of N")
         return gsm8k.eval_gsm8k(
             name, policy, str(data) if data else None, as_json, samples=samples, problems=problems,
             temperature=temperature, max_tokens=max_tokens, seed=seed, details_to=details_to,

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from sparring.run.machine import choose_precision, detect
+from sparring.run.config import ConfigError
+from sparring.run.machine import check_device, choose_precision, detect
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,13 @@ def choose_device(
     device: str = "auto", dtype: str = "auto", weights: str = "lora"
 ) -> tuple[str, str]:
     """The device and dtype to use; `auto` is the fastest that works, as `run/machine.py` has it."""
-    where, precision = choose_precision(detect(), device, dtype, weights)
+    machine = detect()
+    check_device(device, machine)
+    where, precision = choose_precision(machine, device, dtype, weights)
+    if where.value == "cpu" and precision.value != "float32" and not dtype_runs(dtype, "cpu"):
+        raise ConfigError(
+            f"engine.dtype is {dtype!r}, and products in it fail on this CPU; say auto or float32"
+        )
     return where.value, precision.value
 
 

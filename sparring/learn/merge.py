@@ -22,6 +22,8 @@ _PROBE = "A train has 12 cars of 8 seats. How many seats are there? 12 x 8 = 96.
 def merge(policy: str, out: Path, *, base: str | None = None) -> dict[str, Any]:
     """Fold a policy into its base, or into another one of the same shape, and check that it still
     speaks the same."""
+    if out.exists():
+        raise ConfigError(f"{out} is there already; choose another folder")
     found = find_trained(policy)
     if found is None:
         raise ConfigError(f"{policy} is neither a run nor a folder with an adapter of peft")
@@ -86,8 +88,6 @@ def _load(name: str, config: Config) -> tuple[Any, Any]:
 
 
 def _save(model: Any, tokenizer: Any, out: Path) -> None:
-    if out.exists():
-        raise ConfigError(f"{out} is there already; choose another folder")
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(f".{out.name}.merging")
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from sparring.run import checkpoint
 from sparring.run.config import ConfigError
+from sparring.run.outputs import need_file
 from sparring.run.rundir import write_whole
 
 Facts = dict[str, Any]
@@ -28,6 +29,7 @@ def make(
 ) -> Facts:
     """The record of `out`, which `work` makes unless it is there already. `work` is given a place
     beside it, in which it may find what an earlier life left of the same work."""
+    need_file(_beside(out, f".{out.name}.begun.json"), "--out")
     key, record = digest({"phase": phase, **inputs}), _beside(out, f"{out.name}.made.json")
     found = _read(record)
     if found.get("inputs") == key:

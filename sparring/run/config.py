@@ -3,17 +3,19 @@ refused with the nearest known one named."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from sparring.nearest import nearest
 from sparring.run.cluster import RayConfig
 from sparring.run.learning import LearnConfig
+from sparring.run.players import check_players
 from sparring.run.section import ConfigError, Section
 from sparring.run.servers import ServerConfig, VllmConfig, check_server
 from sparring.run.template import read_template
@@ -99,8 +101,8 @@ class ScheduleConfig(Section):
 class EngineConfig(Section):
     kind: Literal["transformers", "vllm"] = "transformers"
     vllm: VllmConfig = Field(default_factory=VllmConfig)
-    device: str = "auto"
-    dtype: str = "auto"
+    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     tf32: bool = False  # float32 products with 10 bits of mantissa, on a GPU that has TF32
     max_batch: int = Field(512, ge=1)
     lockstep: bool = True  # batches that do not depend on timing: the same run, the same numbers
@@ -121,7 +123,8 @@ class MbppConfig(Section):
     temperature: float = Field(0.2, ge=0)
     max_tokens: int = Field(512, ge=1)
     timeout_s: float = Field(10.0, gt=0)
-    k: list[int] = Field([1], min_length=1)  # pass@k; as many samples as the largest
+    # pass@k; as many samples as the largest
+    k: list[Annotated[int, Field(ge=1)]] = Field([1], min_length=1)
 
 
 class SftConfig(Section):
@@ -211,16 +214,29 @@ class TrackingConfig(Section):
     project: str = "sparring"
 
 
+def _weighed(options: dict[str, Any]) -> dict[str, Any]:
+    try:
+        weight = float(options.get("weight", 1.0))
+    except (TypeError, ValueError):
+        weight = 0.0
+    if not 0 < weight < math.inf:
+        raise ValueError("weight, how often a game is played, is a number above 0")
+    return options
+
+
+GameOptions = Annotated[dict[str, Any], AfterValidator(_weighed)]
+
+
 class Config(Section):
-    recipe: str = ""
+    recipe: str = Field("", pattern=r"^[^/\x00]*$")  # and so its folder's name
     pipeline: Literal["loop", "coherent-math"] = "loop"  # what `sparring train` runs
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=2**63)
     iterations: int = Field(100, ge=1)
     policy: str = "nano"
     template: str | None = None  # chat template: a file, Jinja, `plain`; None: the model's own
     bases: dict[str, str] = Field(default_factory=dict)  # learned policy -> a base of its own
     begin: dict[str, str] = Field(default_factory=dict)  # learned policy -> weights it begins with
-    games: dict[str, dict[str, Any]] = Field(default_factory=dict)  # name -> weight and options
+    games: dict[str, GameOptions] = Field(default_factory=dict)  # name -> weight and options
     players: dict[str, str] = Field(default_factory=dict)  # seat -> policy; others play `main`
     servers: dict[str, ServerConfig] = Field(default_factory=dict)  # names for players on servers
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)
@@ -267,11 +283,16 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
         key, separator, value = override.partition("=")
         if not separator:
             raise ConfigError(f"{override!r} is not an override; write key=value")
-        try:
-            _set(data, key, yaml.safe_load(value))
-        except yaml.YAMLError as error:
-            raise ConfigError(f"the value of {override!r} is not YAML") from error
+        _set(data, key, parse_yaml(value, repr(override)))
     return make_config(data)
+
+
+def parse_yaml(text: str, what: str) -> Any:
+    """The value of what a person typed, or of a variable."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # 2026-99-99 is a bad date
+        raise ConfigError(f"the value of {what} is not YAML; quote it if it is text") from error
 
 
 def _from_environment(data: dict[str, Any], variables: Mapping[str, str]) -> None:
@@ -279,15 +300,12 @@ def _from_environment(data: dict[str, Any], variables: Mapping[str, str]) -> Non
     the recipe gives keys to under `environment:`, and MBPP's."""
     for variable, key in variables.items():
         if os.environ.get(variable):
-            try:
-                _set(data, key, yaml.safe_load(os.environ[variable]))
-            except yaml.YAMLError as error:
-                raise ConfigError(f"the value of the variable {variable} is not YAML") from error
+            _set(data, key, parse_yaml(os.environ[variable], f"the variable {variable}"))
     mbpp = (data.get("evaluate") or {}).get("mbpp")
     if mbpp:
         for variable, key in MBPP_VARIABLES.items():
             if os.environ.get(variable):
-                mbpp[key] = yaml.safe_load(os.environ[variable])
+                mbpp[key] = parse_yaml(os.environ[variable], f"the variable {variable}")
 
 
 MBPP_VARIABLES = {"MBPP_EVAL_NUM_QUESTIONS": "problems", "MBPP_DATASET_PATH": "data"}
@@ -357,6 +375,8 @@ def _check_games(config: Config) -> None:
         games = make_games(config.games)
     except (ValueError, TypeError) as error:
         raise ConfigError(str(error)) from error
+    if config.teach.kind == "recorded":
+        config.collect.episodes = 0  # what it learns from has been played
     if config.schedule.enabled:
         from sparring.curriculum.schedule import steps_of
 
@@ -366,3 +386,6 @@ def _check_games(config: Config) -> None:
         for seat in named:
             if seat not in seats:
                 raise ConfigError(f"{place}: no game has a seat {seat!r}; {nearest(seat, seats)}")
+    from sparring.curriculum.opponents import PROGRAMS
+
+    check_players(config.players, config.opponents.players, {*PROGRAMS, *config.servers})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from sparring.run.section import Section
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class LearnConfig(Section):
@@ -21,7 +23,7 @@ class LearnConfig(Section):
     lr_floor: float = Field(0.05, ge=0, le=1)  # share of lr that a linear schedule ends at
     # Iterations; optimizer steps where there is no reward, or each iteration begins anew.
     warmup: int = Field(0, ge=0)
-    betas: tuple[float, float] = (0.9, 0.99)
+    betas: tuple[Beta, Beta] = (0.9, 0.99)
     weight_decay: float = Field(0.0, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
     # Each iteration begins with the first weights, and its own schedule of lr, not with the last.

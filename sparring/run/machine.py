@@ -156,11 +156,21 @@ def prepare(config: Config, folder: Path, say: Callable[[str], None], *, resume:
 
 def check(config: Config, machine: Machine) -> None:
     """Refuse a device that is not there, before anything is written."""
-    if config.engine.device.startswith("cuda") and not machine.gpus:
+    check_device(config.engine.device, machine, "engine.device")
+
+
+def check_device(device: str, machine: Machine, option: str = "the device") -> None:
+    kind, _, index = device.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()):
+        raise ConfigError(f"{option} is {device!r}; it is auto, cpu, cuda, or one GPU, as cuda:1")
+    if kind == "cuda" and not machine.gpus:
         raise ConfigError(
-            f"engine.device is {config.engine.device!r} and this machine has no GPU that torch "
-            "can use; say engine.device=auto, or run where there is one (`sparring doctor` tells)"
+            f"{option} is {device!r} and this machine has no GPU that torch can use; say auto, or "
+            "run where there is one (`sparring doctor` tells)"
         )
+    last = len(machine.gpus) - 1
+    if kind == "cuda" and int(index or 0) > last:
+        raise ConfigError(f"{option} is {device!r}, and the last GPU is cuda:{last}")
 
 
 def go_offline(environment: dict[str, str] | None = None) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from sparring.game_options import option_types
+from sparring.games import game_class
 from sparring.run import checkpoint
 from sparring.run.config import Config, ConfigError, LearnConfig
 from sparring.run.rundir import RunDir
@@ -262,11 +264,12 @@ def first_game(policy: str) -> str:
 
 
 def game_options(game: str, policy: str, style: str | None) -> dict[str, Any]:
-    """The options a policy was trained with; nano reads only the terse style."""
+    """The options a policy was trained with; nano reads only the terse style, where a game has
+    styles."""
     config = run_config(policy)
     options = dict((config.games.get(game) or {}) if config else {})
     options.pop("weight", None)
-    if style or (not options and policy == "nano"):
+    if style or (not options and policy == "nano" and "style" in option_types(game_class(game))):
         options["style"] = style or "terse"
     return options
 

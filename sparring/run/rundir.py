@@ -73,7 +73,18 @@ class RunDir:
         return cls(path)
 
     def config(self) -> Config:
-        return make_config(yaml.safe_load((self.path / "config.yaml").read_text()))
+        """What the run was started with; or what is wrong with the file that says so."""
+        path = self.path / "config.yaml"
+        try:
+            data = yaml.safe_load(path.read_text())
+            if not isinstance(data, dict):
+                raise ValueError("it holds no keys and values")
+            return make_config(data)
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise ConfigError(
+                f"{path} is damaged, or of another version: {error}\nMend it, or bring it back as "
+                "it was; the run's checkpoints and logs are not touched"
+            ) from error
 
     def record(self, metrics: dict[str, Any], episodes: Iterable[Episode]) -> None:
         """One iteration's facts. Episodes first, so that a metrics line never lacks its games."""
@@ -144,9 +155,18 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Every whole line of a log; a torn last line is not one."""
     if not path.exists():
         return
-    for line in path.read_text(errors="replace").split("\n")[:-1]:
+    for number, line in enumerate(path.read_text(errors="replace").split("\n")[:-1], 1):
         if line.strip():
-            yield json.loads(line)
+            try:
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            if not isinstance(record, dict):
+                raise ConfigError(
+                    f"line {number} of {path} is damaged: it is no JSON object. Take the line out, "
+                    "or bring the file back as it was"
+                )
+            yield record
 
 
 def mend(path: Path) -> None:

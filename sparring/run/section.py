@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidatorFunctionWrapHandler, field_validator
 
 
 class ConfigError(ValueError):
@@ -10,4 +12,13 @@ class ConfigError(ValueError):
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        """`iterations: yes` is a slip, and not 1."""
+        found = validate(value)
+        if isinstance(value, bool) and not isinstance(found, bool):
+            raise ValueError("a number is wanted, not true or false")
+        return found

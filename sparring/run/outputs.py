@@ -1,0 +1,46 @@
+"""Whether what a command is to write can be written: tried before its work begins, and taken back,
+so that hours are not spent on what has nowhere to go, and a refusal leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sparring.run.section import ConfigError
+
+
+def need_folder(path: Path, option: str) -> None:
+    """Refuse a folder that cannot be made, or written into."""
+    if os.path.isfile(path):
+        raise ConfigError(f"{option} {path} is a file, and a folder is wanted; choose another name")
+    _try_file(path / ".tried", option, path)
+
+
+def need_file(path: Path, option: str) -> None:
+    """Refuse a file that cannot be written; one that is there keeps what it holds."""
+    if os.path.isdir(path):
+        raise ConfigError(f"{option} {path} is a folder, and a file is wanted; choose another name")
+    _try_file(path, option, path)
+
+
+def _try_file(file: Path, option: str, named: Path) -> None:
+    new: list[Path] = []
+    try:
+        for folder in reversed(file.parents):
+            if not os.path.isdir(folder):
+                folder.mkdir()
+                new.append(folder)
+        there = file.exists()
+        with file.open("ab"):
+            pass
+        if not there:
+            file.unlink()
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"{option} {named} cannot be written: {why}. Choose another name, or make this one "
+            "writable"
+        ) from None
+    finally:
+        for folder in reversed(new):
+            folder.rmdir()
