@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from sparring.types import Request, Turn
+from sparring.types import Request, Sampling, Turn
 
 if TYPE_CHECKING:
     from sparring.engines.chat import Chat
@@ -28,6 +28,8 @@ class OwnEngine(Engine, Protocol):
     policies: Policies
     base: str  # which base model this is, for whoever would add a policy to it
 
-    def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
-        """How likely each answer is as a reply to the prompt."""
+    def probabilities(
+        self, policy: str, prompts: Sequence[str], sampling: Sampling
+    ) -> list[dict[str, float]]:
+        """Per prompt, how likely each text is as a reply of one token."""
         ...

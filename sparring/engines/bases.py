@@ -10,7 +10,7 @@ from sparring.engines.chat import Chat
 from sparring.engines.transformers import TransformersEngine, _Waiting
 from sparring.learn.bases import ManyPolicies
 from sparring.learn.policies import Policies
-from sparring.types import Request, Turn
+from sparring.types import Request, Sampling, Turn
 
 
 def embedded(policies: Policies, **options: Any) -> TransformersEngine:
@@ -33,8 +33,10 @@ class BasesEngine(TransformersEngine):
     def listen(self, request: Request, hear: Callable[[str], None]) -> None:
         self.of(request.policy).listen(request, hear)
 
-    def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
-        return self.of(policy).probabilities(policy, prompt, answers)
+    def probabilities(
+        self, policy: str, prompts: Sequence[str], sampling: Sampling
+    ) -> list[dict[str, float]]:
+        return self.of(policy).probabilities(policy, prompts, sampling)
 
     def publish(self) -> None:
         for engine in self._engines.values():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sparring.clock import Clock
 from sparring.engines import OwnEngine
 from sparring.engines.openai import OpenAIEngine
-from sparring.types import Request, Turn
+from sparring.types import Request, Sampling, Turn
 
 if TYPE_CHECKING:
     from sparring.learn.policies import Policies
@@ -49,8 +49,10 @@ class Players:
         with self.own.outside(), self.clock.judging():
             yield
 
-    def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
-        return self.own.probabilities(policy, prompt, answers)
+    def probabilities(
+        self, policy: str, prompts: Sequence[str], sampling: Sampling
+    ) -> list[dict[str, float]]:
+        return self.own.probabilities(policy, prompts, sampling)
 
     @asynccontextmanager
     async def learning(self) -> AsyncIterator[None]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from sparring.run.cluster import RayConfig
 from sparring.run.rundir import RunError
 from sparring.run.section import ConfigError
-from sparring.types import BASE, Request, Turn
+from sparring.types import BASE, Request, Sampling, Turn
 
 if TYPE_CHECKING:
     from sparring.engines import OwnEngine
@@ -51,8 +51,10 @@ class Replica:
         turn: Turn = await self.engine.act(request)
         return turn
 
-    def probabilities(self, policy: str, prompt: str, answers: list[str]) -> list[float]:
-        found: list[float] = self.engine.probabilities(policy, prompt, answers)
+    def probabilities(
+        self, policy: str, prompts: Sequence[str], sampling: Sampling
+    ) -> list[dict[str, float]]:
+        found: list[dict[str, float]] = self.engine.probabilities(policy, prompts, sampling)
         return found
 
     async def take(self, versions: dict[str, int], weights: dict[str, Any]) -> None:
@@ -313,15 +315,19 @@ class RayPool:
         """Replicas wait for nobody: they serve whoever is there when they are free."""
         yield
 
-    def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
+    def probabilities(
+        self, policy: str, prompts: Sequence[str], sampling: Sampling
+    ) -> list[dict[str, float]]:
         if self.whole:
-            return self.own.probabilities(policy, prompt, answers)
+            return self.own.probabilities(policy, prompts, sampling)
         import ray
 
         if self._stale():
             raise RunError("nothing has been played with these weights yet, so no replica has them")
         actor = next(slot.actor for slot in self._slots if slot.alive)
-        found: list[float] = ray.get(actor.probabilities.remote(policy, prompt, list(answers)))
+        found: list[dict[str, float]] = ray.get(
+            actor.probabilities.remote(policy, list(prompts), sampling)
+        )
         return found
 
     def metrics(self) -> dict[str, float]:

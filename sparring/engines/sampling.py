@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from sparring.types import Sampling
+
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / the golden ratio
 _MIX1 = -4658895280553007687
 _MIX2 = -7723592293110705685
@@ -47,6 +49,17 @@ def truncate(logits_BV: Tensor, top_k_B: Tensor, top_p_B: Tensor) -> Tensor:
     keep[:, 0] = True
     return torch.full_like(logits_BV, -torch.inf).scatter(
         -1, index, ordered.masked_fill(~keep, -torch.inf)
+    )
+
+
+def chances(logits_BV: Tensor, sampling: Sampling) -> Tensor:
+    """The distribution that `draw` draws from, all rows with one sampling."""
+    if sampling.temperature == 0:
+        return torch.nn.functional.one_hot(logits_BV.argmax(-1), logits_BV.shape[-1]).double()
+    rows = torch.ones(len(logits_BV), device=logits_BV.device)
+    scaled = logits_BV.float() / sampling.temperature
+    return (
+        truncate(scaled, (rows * sampling.top_k).long(), rows * sampling.top_p).double().softmax(-1)
     )
 
 

@@ -31,11 +31,12 @@ from sparring.engines.decoder import has_adapters, unsupported
 from sparring.engines.eager import EagerSpeaker
 from sparring.engines.generate import Reply, end_ids, generate
 from sparring.engines.rows import Row
+from sparring.engines.sampling import chances
 from sparring.engines.slots import Slots, out_of_memory
 from sparring.engines.speaker import Speaker, speaker
 from sparring.learn.policies import LoraPolicies, Policies, slot_name
 from sparring.learn.workbench import bench
-from sparring.types import BASE, Request, Turn, VoidGame
+from sparring.types import BASE, Request, Sampling, Turn, VoidGame
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class TransformersEngine:
         self.clock = Clock()
         # Games say the same few words again and again, and a tokenizer is slow to spell them.
         self._text = lru_cache(maxsize=8192)(lambda ids: self.chat.decode(list(ids)))
+        self._token_texts: list[str] | None = None  # of every token by itself, once asked for
         self._queue: list[_Waiting] = []
         self._busy_outside = 0
         self._went_outside = False  # whether anyone has, since everyone was last waited for
@@ -176,22 +178,28 @@ class TransformersEngine:
         self._stale = False
 
     @torch.inference_mode()
-    def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
-        """How likely each answer is, word for word and to its end, as a reply to the prompt.
-        An answer of one token counts without its end: games that ask for one token stop there."""
-        prompt_ids = self.chat.ids_of([{"role": "user", "content": prompt}])
+    def probabilities(
+        self, policy: str, prompts: Sequence[str], sampling: Sampling
+    ) -> list[dict[str, float]]:
+        """Per prompt, how likely each text is as a reply of one token, drawn as `sampling` says.
+        Of a longer reply nobody can say this: a game reads on after the first token."""
+        if sampling.max_tokens != 1:
+            raise ValueError(f"replies of {sampling.max_tokens} tokens are too many to sum over")
         found = []
         with self.policies.using(policy) as model:
-            for text in answers:
-                ids = self.chat.encode(text)
-                if len(ids) > 1:
-                    ids = [*ids, self.chat.tokenizer.eos_token_id]
-                both = torch.tensor([[*prompt_ids, *ids]], device=model.device)
-                logprobs = model(both).logits[0].float().log_softmax(-1)
-                said = logprobs[len(prompt_ids) - 1 : -1].gather(
-                    -1, both[0, len(prompt_ids) :, None]
-                )
-                found.append(float(said.sum().exp()))
+            for prompt in prompts:
+                ids = self.chat.ids_of([{"role": "user", "content": prompt}])
+                logits_1V = model(torch.tensor([ids], device=model.device)).logits[:, -1]
+                found.append(self._by_text(chances(logits_1V, sampling)[0].tolist()))
+        return found
+
+    def _by_text(self, chances_V: list[float]) -> dict[str, float]:
+        if self._token_texts is None:
+            self._token_texts = [self.chat.decode([token]) for token in range(len(chances_V))]
+        found: dict[str, float] = {}
+        for text, chance in zip(self._token_texts, chances_V, strict=True):
+            if chance > 0:
+                found[text] = found.get(text, 0.0) + chance
         return found
 
     async def idle(self) -> None:

@@ -123,9 +123,11 @@ class VllmEngine:
         """Nothing is held: vLLM serves whoever waits."""
         yield
 
-    def probabilities(self, policy: str, prompt: str, answers: Sequence[str]) -> list[float]:
+    def probabilities(
+        self, policy: str, prompts: Sequence[str], sampling: Sampling
+    ) -> list[dict[str, float]]:
         """From the learner's own weights, which are at hand: these are measured, not sampled."""
-        return TransformersEngine(self.policies).probabilities(policy, prompt, answers)
+        return TransformersEngine(self.policies).probabilities(policy, prompts, sampling)
 
     @asynccontextmanager
     async def learning(self) -> AsyncIterator[None]:

@@ -1,5 +1,6 @@
 """The evaluation of any game: matches against the programs that can play it, or games with itself
-where it is won together, and, where one is solved, exact measures. Void games count for nobody."""
+where it is won together, and the measures of games that have their own. Void games count for
+nobody."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 from sparring.engines import OwnEngine
 from sparring.evaluate import exact
 from sparring.evaluate.arena import Score, match
+from sparring.evaluate.kuhn import kuhn_measures
 from sparring.evaluate.sampling import described, noted
 from sparring.evaluate.together import matching_measures, with_itself
 from sparring.game import Game
@@ -63,10 +65,13 @@ async def evaluate(
             played += games_played
         if game.cooperative:
             played = await with_itself(name, game, speak, policy, count, **plan)
-        measures = exact_measures(game, engine, policy, played)
+        measures, method = await measure(
+            game, engine, policy, played, sampling=sampling, replies=count, seed=seed
+        )
         found[name] = {
             **{opponent: result.as_dict() for opponent, result in scores.items()},
             "exact": measures,
+            **({"method": method} if method else {}),
             "score": ranking(scores, measures),
             **described(game, used),
         }
@@ -74,36 +79,36 @@ async def evaluate(
     return found, episodes
 
 
-def exact_measures(
-    game: Game, engine: OwnEngine, policy: str, episodes: list[Episode]
-) -> dict[str, float]:
+async def measure(
+    game: Game,
+    engine: OwnEngine,
+    policy: str,
+    episodes: list[Episode],
+    *,
+    sampling: Sampling,
+    replies: int,
+    seed: int,
+) -> tuple[dict[str, float], str]:
+    """A game's own measures, and how they were come by where there is more than one way."""
     if isinstance(game, TicTacToe):
         against = [e for e in episodes if "perfect" in e.seating.values()]
-        return {"regret": exact.mean_regret(against, policy)}
+        return {"regret": exact.mean_regret(against, policy)}, ""
     if isinstance(game, KuhnPoker):
-        answers = exact.kuhn_prompts(game)
-        chances = {
-            infoset: engine.probabilities(policy, prompt, actions)
-            for infoset, (prompt, actions) in answers.items()
-        }
-        strategy, illegal = exact.kuhn_policy(chances)
-        return {
-            "exploitability": exact.exploitability(strategy),
-            "value_gap": exact.value_gap(strategy),
-            "illegal_mass": illegal,
-        }
+        return await kuhn_measures(
+            game, engine, policy, sampling=sampling, replies=replies, seed=seed
+        )
     if isinstance(game, SimpleNegotiation):
-        return {"surplus": exact.mean_surplus(episodes)}
+        return {"surplus": exact.mean_surplus(episodes)}, ""
     if isinstance(game, MatchingGame):
-        return matching_measures(episodes)
-    return {}
+        return matching_measures(episodes), ""
+    return {}, ""
 
 
 def ranking(scores: Mapping[str, Score], measures: Mapping[str, float]) -> float | None:
     """What picks the best checkpoint: exploitability where it is known, the common score where
     there is one, else points per game."""
     if "exploitability" in measures:
-        return -measures["exploitability"] - measures["illegal_mass"]
+        return -measures["exploitability"]
     if not scores:
         return measures.get("score")
     return sum(s.points for s in scores.values()) / len(scores)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sparring.game import Forfeit, Game, Outcome, Table
 from sparring.game_options import Tokens
@@ -47,7 +47,7 @@ def nash(alpha: float = 1 / 3) -> dict[str, float]:
 def parse(text: str, history: str) -> str | None:
     """ "p" or "b" for the legal action a text names, in letters or in words, or None."""
     found = answer(text)
-    if found in ("p", "b"):  # letters as they are: the exact evaluation asks for these very ones
+    if found in ("p", "b"):  # letters as they are
         return found
     return dict(zip(WORDS[history], "pb", strict=True)).get(found.lower())
 
@@ -79,7 +79,7 @@ class KuhnPoker(Game):
             turn = await table[seat].act(
                 self.prompt(infoset),
                 view=self.view(infoset),
-                **limit(self.style, 1, 4, self.max_tokens),
+                **self.limits(),
             )
             action = parse(turn.text, history)
             if action is None:
@@ -94,6 +94,10 @@ class KuhnPoker(Game):
             "history": history,
         }
         return Outcome(first=chips, second=-chips, facts=facts)
+
+    def limits(self) -> dict[str, Any]:
+        """The sampling the game asks for; what it leaves open is the recipe's."""
+        return limit(self.style, 1, 4, self.max_tokens)
 
     def view(self, infoset: str) -> View:
         return View(state=infoset, actions=self.actions(infoset))

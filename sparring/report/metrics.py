@@ -129,7 +129,15 @@ EXACT: dict[str, tuple[str, str, bool]] = {
     ),
     "exploitability": (
         "Exploitability",
-        "Chips per hand a perfect opponent who knows the policy wins; 0 is unbeatable.",
+        "Chips per hand the policy loses to an opponent who knows it, forfeits for illegal answers "
+        "included; 0 is unbeatable.",
+        False,
+    ),
+    "exploitability_low": ("Exploitability, at least", "Lower end of the 95 % interval.", False),
+    "exploitability_high": ("Exploitability, at most", "Upper end of the 95 % interval.", False),
+    "exploitability_legal": (
+        "Exploitability of legal answers",
+        "The same, as if the policy could give no illegal answer.",
         False,
     ),
     "value_gap": (

@@ -17,7 +17,10 @@ MOST_HEADLINES = 4
 # the exact measures worth a headline
 HEADS = ("regret", "exploitability", "surplus", "score", "agreement")
 # lower is better
-FALLING = ("regret", "exploitability", "value_gap", "illegal_mass", "invalid", "error_rate")
+FALLING = (
+    *("regret", "exploitability", "exploitability_legal", "value_gap", "illegal_mass"),
+    *("invalid", "error_rate"),
+)
 
 
 @dataclass(frozen=True)
@@ -182,11 +185,14 @@ def results_table(evaluation: dict[str, Any]) -> str:
 def _played(results: Mapping[str, Any]) -> str:
     """How the policy was asked in these games; older runs do not say."""
     found = [_mapping(sampling) for sampling in results.get("sampling") or []]
+    method = results.get("method")
+    measured = f'<p class="caption">{esc(f"Measures: {method}.")}</p>' if method else ""
     if not found:
-        return ""
+        return measured
     style = f", in the style “{results['style']}”" if "style" in results else ""
     words = " or ".join(asked_with(sampling) for sampling in found)
-    return f'<p class="caption">{esc(f"The policy answered {words}{style}.")}</p>'
+    asked = f"In these games the policy answered {words}{style}."
+    return f'{measured}<p class="caption">{esc(asked)}</p>'
 
 
 def asked_with(sampling: Mapping[str, Any]) -> str:

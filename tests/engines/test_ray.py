@@ -76,8 +76,8 @@ class Words:
             prompt_ids=[len(m["content"]) for m in asked.messages], token_ids=[1], logprobs=[0.0],
         )  # fmt: skip
 
-    def probabilities(self, policy: str, prompt: str, answers: Any) -> list[float]:
-        return [1.0]
+    def probabilities(self, policy: str, prompts: Any, sampling: Any) -> list[dict[str, float]]:
+        return [{"p": 1.0} for _ in prompts]
 
 
 class Names:

@@ -158,8 +158,9 @@ def test_a_prompt_without_room_fails_by_itself(make_policies: Any) -> None:
 
 def test_probabilities_are_the_learners(make_policies: Any) -> None:
     policies = make_policies("lora")
-    own = TransformersEngine(policies).probabilities("main", "a", ["x", "yes"])
-    assert VllmEngine(policies, StandIn()).probabilities("main", "a", ["x", "yes"]) == own
+    asked = ("main", ["a", "b"], Sampling(max_tokens=1))
+    own = TransformersEngine(policies).probabilities(*asked)
+    assert VllmEngine(policies, StandIn()).probabilities(*asked) == own
 
 
 @pytest.mark.parametrize(("rank", "room"), [(1, 1), (2, 8), (16, 16), (17, 32), (512, 512)])

@@ -107,8 +107,11 @@ def test_the_header_says_what_was_trained_and_what_it_gained(page: Page) -> None
     assert "7 % → 98.6 %" in page.words  # (31 + 4) / 500 before, (431 + 62) / 500 after
     assert "1.62 → 0.021" in page.words
     assert "From the untrained policy to the trained one." in page.words
-    asked = "The policy answered greedily, with up to 4 tokens, in the style “short”."
+    asked = (
+        "In these games the policy answered greedily, with up to 4 tokens, in the style “short”."
+    )
     assert asked in page.words
+    assert "Measures: estimated from 100 replies." in page.words
 
 
 def test_ladder_events_config_and_versions_are_there(page: Page) -> None:
