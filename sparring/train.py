@@ -14,6 +14,7 @@ from typing import Any
 from sparring.ahead import Ahead, InTurn, Played, held_to_who_spoke, make_batches
 from sparring.collect import Job
 from sparring.curriculum.opponents import against_league
+from sparring.engines.published import check_versions
 from sparring.evaluate.held_out import evaluate_held_out
 from sparring.evaluate.mbpp import evaluate_run
 from sparring.game import opened
@@ -168,7 +169,9 @@ async def _iterate(
 def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[str, float]:
     """The weights move; what there is to say of it."""
     policies = parts.learner.policies
-    behind = staleness(played.episodes, {name: policies.version(name) for name in policies.names()})
+    versions = {name: policies.version(name) for name in policies.names()}
+    check_versions(played.episodes, versions, parts.config.collect.ahead)
+    behind = staleness(played.episodes, versions)
     lessons, told = parts.teacher.lessons(played.episodes, iteration, run.path)
     stats = parts.learner.fit(lessons, iteration - 1, parts.config.iterations)
     parts.teacher.learned(policies, iteration, run.path)

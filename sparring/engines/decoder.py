@@ -170,6 +170,18 @@ class Decoder:
             lora=has_adapters(model),
         )
 
+    def is_of(self, model: Any) -> bool:
+        """Whether this is the model's own memory still: weights that somebody put in the place of
+        others, instead of copying into them, are not seen here."""
+        body = model.get_decoder()
+        own = [(self.embedding, body.embed_tokens.weight), (self.norm_out, body.norm.weight)]
+        own += [
+            (linear.weight, getattr(linear.modules[0], "base_layer", linear.modules[0]).weight)
+            for layer in self.layers
+            for linear in layer.linears
+        ]
+        return all(mine.data_ptr() == theirs.data_ptr() for mine, theirs in own)
+
     def check_length(self, needed: int) -> None:
         """Kernels do not look where the rotary table ends: what lies there would be read."""
         if needed > self.limit:

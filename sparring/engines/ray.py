@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from sparring.engines.published import PublishFailed, checksum
+from sparring.engines.ray_cluster import connect, death, failures, last_line
 from sparring.run.cluster import RayConfig
 from sparring.run.rundir import RunError
 from sparring.run.section import ConfigError
@@ -57,19 +59,27 @@ class Replica:
         found: list[dict[str, float]] = self.engine.probabilities(policy, prompts, sampling)
         return found
 
-    async def take(self, versions: dict[str, int], weights: dict[str, Any]) -> None:
-        """New weights for some policies, and the names of all that there are."""
+    async def take(self, versions: dict[str, int], weights: dict[str, Any]) -> dict[str, str]:
+        """New weights for some policies, and the names of all that there are. Gives back checksums
+        of what has arrived, once it is in place."""
         policies = self.engine.policies
         for name in [n for n in policies.names() if n != BASE and n not in versions]:
             policies.remove(name)
+        sums = {}
         for name, packed in weights.items():
             if name not in policies.names():
                 policies.add(name)
-            policies.load(name, unpack(packed))
+            state = unpack(packed)
+            policies.load(name, state)
+            mine = policies.state(name)
+            if checksum({k: t.to(mine[k].dtype) for k, t in state.items()}) != checksum(mine):
+                raise RuntimeError("what it holds is not what it was given")
+            sums[name] = checksum(state)
         for name, version in versions.items():
             policies.set_version(name, version)
         if hasattr(self.engine, "publish"):  # one that keeps weights of its own
             self.engine.publish()
+        return sums
 
 
 def pack(state: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], Any]]:
@@ -139,6 +149,8 @@ class RayPool:
         self._given: dict[str, int] = {}  # versions that all replicas have
         self._next: dict[str, int] = {}  # versions that they are being given
         self._stored: dict[str, Any] = {}  # policy -> its weights in the object store
+        self._sums: dict[str, str] = {}  # policy -> their checksum
+        self._change_of_weights = 0  # counts them: one may come while a replica is replaced
         self._loop: asyncio.AbstractEventLoop | None = None
         self._gate = asyncio.Lock()
         self._change = asyncio.Event()
@@ -179,7 +191,7 @@ class RayPool:
                 self._meet(tries - 1)
                 return
             self.kill()
-            raise ConfigError(f"a replica could not start: {_last_line(error)}") from error
+            raise ConfigError(f"a replica could not start: {last_line(error)}") from error
         for version, host in found:
             if version != here:
                 self.kill()
@@ -200,7 +212,7 @@ class RayPool:
             slot.load += 1
             try:
                 turn: Turn = await slot.actor.act.remote(light)
-            except _death() as error:
+            except death() as error:
                 self.replayed += 1
                 self._lost(index, slot, error)
                 continue
@@ -209,6 +221,10 @@ class RayPool:
             finally:
                 slot.load -= 1
                 self._change.set()
+            if turn.version != self._given.get(request.policy, turn.version):
+                wanted = self._given[request.policy]
+                reason = f"a replica spoke with version {turn.version} of {wanted}"
+                raise PublishFailed(request.policy, reason)
             self._remember(key, index)
             self._remember((request.policy, *turn.prompt_ids[:_OPENING]), index)
             return turn
@@ -246,7 +262,7 @@ class RayPool:
         if self._slots[index] is not slot or not slot.alive:
             return
         slot.alive = False
-        log.warning("replica %d is gone (%s); replacing it", index, _last_line(error))
+        log.warning("replica %d is gone (%s); replacing it", index, last_line(error))
         task = asyncio.get_running_loop().create_task(self._replace(index))
         self._replacing.add(task)
         task.add_done_callback(self._replacing.discard)
@@ -256,10 +272,13 @@ class RayPool:
         try:
             async with asyncio.timeout(self.config.patience_s):
                 await actor.ready.remote()
-                for weights in self._stored.values():
-                    await actor.take.remote(self._next, weights)
-        except _failures() as error:
-            log.warning("replica %d could not be replaced: %s", index, _last_line(error))
+                have = -1
+                while have != self._change_of_weights:  # meanwhile others may have been published
+                    have = self._change_of_weights
+                    for name in list(self._stored):
+                        await self._hand_over(actor, name)
+        except failures() as error:
+            log.warning("replica %d could not be replaced: %s", index, last_line(error))
         else:
             self._slots[index] = _Slot(actor)
             self.replaced += 1
@@ -283,10 +302,12 @@ class RayPool:
         changed = [n for n, v in wanted.items() if self._given.get(n) != v]
         kept = {n: ref for n, ref in self._stored.items() if n in wanted}
         for name in changed:
-            packed = pack(self.policies.state(name))
+            state = self.policies.state(name)
+            self._sums[name], packed = checksum(state), pack(state)
             kept[name] = ray.put({name: packed})  # of which each node fetches one copy
             self.published_bytes += sum(flat.nbytes for _, _, flat in packed.values())
         self._stored, self._next = kept, wanted
+        self._change_of_weights += 1
         self.publishes += 1
         slots = [(i, slot) for i, slot in enumerate(self._slots) if slot.alive]
         await asyncio.gather(*(self._give(i, slot, changed) for i, slot in slots))
@@ -295,9 +316,23 @@ class RayPool:
     async def _give(self, index: int, slot: _Slot, names: list[str]) -> None:
         try:
             for name in names:
-                await slot.actor.take.remote(self._next, self._stored[name])
-        except _death() as error:
+                await self._hand_over(slot.actor, name)
+        except death() as error:
             self._lost(index, slot, error)
+
+    async def _hand_over(self, actor: Any, name: str) -> None:
+        """Give a replica the weights of a policy, and compare what it has then."""
+        if name not in self._stored:  # gone while a replica was replaced
+            return
+        wanted = self._sums[name]
+        try:
+            sums = await actor.take.remote(self._next, self._stored[name])
+        except death():
+            raise
+        except Exception as error:
+            raise PublishFailed(name, f"a replica did not take them: {last_line(error)}") from error
+        if sums[name] != wanted:
+            raise PublishFailed(name, "what arrived at a replica is not what was sent")
 
     def _served(self) -> list[str]:
         """Everyone who may be asked to speak: references only score."""
@@ -354,52 +389,3 @@ class RayPool:
         for task in list(self._replacing):
             task.cancel()
         self.kill()
-
-
-def connect(config: RayConfig, gpus: float) -> bool:
-    """Join the cluster that is named, or start one here; whether it was started."""
-    try:
-        import ray
-    except ImportError:
-        raise ConfigError(
-            "ray.replicas asks for Ray, which is missing: pip install 'sparring[ray]'"
-        ) from None
-    started = not ray.is_initialized()
-    if started:
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        try:
-            ray.init(address=config.address or "local", **quiet)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise ConfigError(
-                f"there is no Ray cluster at {config.address!r}: {_last_line(error)}. Start one "
-                "(`ray start --head --port PORT`; a port that is in use: choose another), or leave "
-                "ray.address empty to use this machine alone."
-            ) from error
-    if gpus and not ray.cluster_resources().get("GPU"):
-        if started:
-            ray.shutdown()
-        raise ConfigError(
-            "the replicas want GPUs and the Ray cluster has none: start its nodes where there are "
-            "GPUs, or say engine.device=cpu"
-        )
-    return started
-
-
-def _death() -> tuple[type[Exception], ...]:
-    """What is raised when a replica, its process or its node is no more."""
-    from ray import exceptions
-
-    return (
-        exceptions.RayActorError,
-        exceptions.ObjectLostError,
-        exceptions.WorkerCrashedError,
-        exceptions.NodeDiedError,
-    )
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    return (TimeoutError, *_death())
-
-
-def _last_line(error: BaseException) -> str:
-    return str(error).strip().rpartition("\n")[2].strip() or type(error).__name__

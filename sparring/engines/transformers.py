@@ -173,6 +173,9 @@ class TransformersEngine:
 
     def _forget(self) -> None:
         self._kept.clear()
+        for model, voice in list(self._speakers.items()):
+            if voice is not None and not voice.decoder.is_of(model):
+                del self._speakers[model]  # and made again, from the weights that are there now
         if self._slots is not None:
             self._slots.forget()
         self._stale = False

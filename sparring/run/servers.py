@@ -92,3 +92,14 @@ def key_of(server: ServerConfig) -> str:
     if not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError(f"the variable {server.key} holds characters that no key has")
     return key
+
+
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the widths vLLM makes room for
+
+
+def width(rank: int) -> int:
+    """The narrowest room that vLLM makes for adapters of this rank."""
+    found = [room for room in _RANKS if room >= rank]
+    if not found:
+        raise ConfigError(f"learn.lora_r is {rank}, and vLLM takes no more than {_RANKS[-1]}")
+    return found[0]

@@ -156,6 +156,19 @@ def test_nothing_is_met_by_chance(make_policies):
     assert reading.tokens > len(copied.prompt_ids)
 
 
+def test_weights_put_in_the_place_of_others_are_seen_when_they_are_published(make_policies):
+    """What speaks is a view of the model's weights, for as long as nobody replaces them."""
+    policies = make_policies("full")
+    engine = TransformersEngine(policies)
+    asyncio.run(together(engine, [ask("tell me", 0)]))
+    for parameter in policies.parameters("main").values():
+        parameter.data = parameter.data + 0.05 * torch.randn(parameter.shape)
+    policies.set_version("main", 1)
+    engine.publish()
+    plain = asyncio.run(together(TransformersEngine(policies, graphs=False), [ask("tell me", 0)]))
+    same(asyncio.run(together(engine, [ask("tell me", 0)])), plain)
+
+
 @pytest.mark.parametrize("kind", ["full", "lora"])
 def test_weights_that_moved_read_everything_anew(make_policies, kind):
     policies = make_policies(kind)

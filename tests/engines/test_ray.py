@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from sparring.collect import Job, collect
-from sparring.engines.ray import RayPool, beginning, choose, pack, unpack
+from sparring.engines.published import PublishFailed
+from sparring.engines.ray import RayPool, Replica, beginning, choose, pack, unpack
 from sparring.games import load_game
 from sparring.run.cluster import RayConfig
 from sparring.run.config import ConfigError, load_recipe
@@ -109,6 +110,85 @@ class Names:
 
     def load(self, name: str, state: dict[str, Any]) -> None:
         self.weights[name] = float(state["w"])
+
+
+class FakeActor:
+    """A replica in this process, which takes weights when it is let."""
+
+    def __init__(self, gate: asyncio.Event | None = None) -> None:
+        self.replica, self.gate = Replica(Words), gate
+        self.ready = self.take = self.act = self  # each is called through `remote`
+        self.taken = 0
+
+    async def remote(self, *words: Any) -> Any:
+        if not words:
+            return self.replica.ready()
+        if isinstance(words[0], Request):
+            return await self.replica.act(words[0])
+        if self.gate is not None:
+            await self.gate.wait()
+        sums = await self.replica.take(*words)
+        self.taken += 1
+        return sums
+
+
+def fake_pool(monkeypatch: pytest.MonkeyPatch, actors: list[FakeActor]) -> RayPool:
+    made = iter(actors)
+    monkeypatch.setattr("sparring.engines.ray.connect", lambda config, gpus: False)
+    monkeypatch.setattr(RayPool, "_start", lambda self: next(made))
+    monkeypatch.setattr(RayPool, "_meet", lambda self: None)
+    monkeypatch.setattr(ray, "put", lambda weights: weights)
+    own = Words()
+    own.policies.add("main")
+    own.policies.weights["main"] = 1.0
+    return RayPool(own, Words, RayConfig(replicas=2, patience_s=20))  # type: ignore[arg-type]
+
+
+def test_a_replica_that_is_replaced_while_weights_are_published_has_the_new_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene() -> None:
+        gate = asyncio.Event()
+        late = FakeActor(gate)
+        found = fake_pool(monkeypatch, [FakeActor(), FakeActor(), late])
+        policies: Any = found.policies
+        await found.act(request())
+        found._lost(1, found._slots[1], RuntimeError("its node is gone"))
+        for _ in range(10):  # the newcomer has asked for the old weights by now
+            await asyncio.sleep(0)
+        policies.weights["main"] = 2.0
+        policies.set_version("main", 1)
+        await found.act(request())
+        gate.set()
+        await asyncio.gather(*found._replacing)
+        assert found._slots[1].actor is late and late.taken == 2
+        assert late.replica.engine.policies.weights["main"] == 2.0
+        turns = await asyncio.gather(*(found.act(request(str(i))) for i in range(12)))
+        assert {(t.shown.split()[1], t.version) for t in turns} == {("2.0", 1)}
+
+    asyncio.run(scene())
+
+
+def test_a_replica_that_does_not_have_what_it_was_given_stops_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deaf = FakeActor()
+    policies = deaf.replica.engine.policies
+    policies.load = lambda name, state: policies.weights.update({name: 0.5})
+    with pytest.raises(PublishFailed, match="what it holds is not what it was given"):
+        asyncio.run(fake_pool(monkeypatch, [FakeActor(), deaf]).act(request()))
+
+
+def test_a_turn_of_another_version_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        late = FakeActor()
+        found = fake_pool(monkeypatch, [late, FakeActor()])
+        await found.act(request())
+        late.replica.engine.policies.set_version("main", 3)
+        with pytest.raises(PublishFailed, match="a replica spoke with version 3 of 0"):
+            await found.act(request())
+
+    asyncio.run(scene())
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,11 @@ import pytest
 import torch
 from rogue import Rogue, refuses, rogue_server
 
+from sparring.cli import exit_code
 from sparring.engines import vllm
 from sparring.engines.generate import generate
 from sparring.engines.line import Line, ServerFailed
+from sparring.engines.published import PublishFailed
 from sparring.engines.transformers import PromptTooLong, TransformersEngine
 from sparring.engines.vllm import Adapter, OverHttp, Spoken, VllmEngine, make_vllm, width
 from sparring.learn.learner import CanaryError
@@ -46,7 +48,7 @@ class StandIn:
         return Spoken(reply.token_ids, reply.logprobs, reply.finish)
 
     async def load(self, adapter: Adapter) -> None:
-        self.done.append(f"load {adapter.name}")
+        self.done.append(f"load {adapter.name.partition('-')[0]}")
         self.copy.policies.add(adapter.name)
         found = find_trained(str(adapter.folder))
         assert found is not None
@@ -54,7 +56,7 @@ class StandIn:
             found.load_into(self.copy.policies, adapter.name)
 
     async def unload(self, adapter: Adapter) -> None:
-        self.done.append(f"unload {adapter.name}")
+        self.done.append(f"unload {adapter.name.partition('-')[0]}")
         self.copy.policies.remove(adapter.name)
 
     async def sleep(self) -> None:
@@ -254,6 +256,66 @@ def test_a_swap_that_failed_is_noticed_by_the_canary(stand_in: StandIn, tmp_path
         train(make_config(config), tmp_path / "run")
 
 
+def test_a_publish_that_fails_stops_the_run(stand_in: StandIn, tmp_path: Path) -> None:
+    """Voiding each game instead would end a run that learned nothing as if all were well."""
+    load, loads = stand_in.load, []
+
+    async def refusing(adapter: Adapter) -> None:
+        loads.append(adapter.name)
+        if len(loads) == 2:
+            raise ServerFailed("vllm at http://x/v1: it answered 500: no room for adapters")
+        await load(adapter)
+
+    stand_in.load = refusing  # type: ignore[method-assign]
+    with pytest.raises(PublishFailed, match=r"'main': vllm at .* no room.*--resume") as error:
+        train(make_config(config_of()), tmp_path / "run")
+    assert exit_code(error.value) == 1
+    assert [line["iteration"] for line in read_lines(tmp_path / "run" / "metrics.jsonl")] == [1]
+    stand_in.load = load  # type: ignore[method-assign]
+    again = train(make_config(config_of()), tmp_path / "run", resume=True)
+    assert [line["iteration"] for line in read_lines(again.metrics)] == [1, 2, 3]
+
+
+def test_an_update_too_small_for_the_canary_is_missed_by_nobody(
+    stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(VllmEngine, "publish", lambda self: None)
+    config = config_of()
+    config["learn"]["lr"] = 1e-5
+    with pytest.raises(PublishFailed, match="played with version 0, and the learner has version 1"):
+        train(make_config(config), tmp_path / "run")
+    [line] = read_lines(tmp_path / "run" / "metrics.jsonl")
+    assert line["learn/canary"] < 1e-3
+
+
+def test_a_reply_in_another_voice_stops_the_run(make_policies: Any) -> None:
+    link = StandIn()
+    engine, generate_plainly = VllmEngine(make_policies("lora"), link), link.generate
+
+    async def other_voice(*words: Any) -> Spoken:
+        return replace(await generate_plainly(*words), adapter="main.0")
+
+    link.generate = other_voice  # type: ignore[method-assign]
+    with pytest.raises(PublishFailed, match=r"answered as 'main\.0' where 'main\.1-.*' was asked"):
+        answer(engine, [ask("a")])
+    assert answer(engine, [ask("a", policy="base")])[0].version == 0
+
+
+def test_an_adapter_that_cannot_be_taken_back_is_no_reason_to_stop(make_policies: Any) -> None:
+    policies, link = make_policies("lora"), StandIn()
+    engine = VllmEngine(policies, link)
+
+    async def stuck(adapter: Adapter) -> None:
+        raise ServerFailed("busy")
+
+    link.unload = stuck  # type: ignore[method-assign]
+    answer(engine, [ask("a")])
+    move(policies, "main", 0.05)
+    policies.set_version("main", 1)
+    engine.publish()
+    assert [turn.version for turn in answer(engine, [ask("a"), ask("b")])] == [1, 1]
+
+
 # --- over HTTP ---------------------------------------------------------------------------------
 
 
@@ -280,7 +342,7 @@ def test_over_http_adapters_and_ids_travel(rogue: Rogue, tmp_path: Path) -> None
 
     def serve(handler: Any, body: dict[str, Any]) -> None:
         if handler.path == "/v1/completions":
-            handler.send(200, {"choices": [choice]})
+            handler.send(200, {"model": body["model"], "choices": [choice]})
         else:
             handler.send(200, b"Success: LoRA adapter 'main.7' added successfully.")
 
@@ -297,7 +359,9 @@ def test_over_http_adapters_and_ids_travel(rogue: Rogue, tmp_path: Path) -> None
         await link.close()
         return said
 
-    assert asyncio.run(whole()) == [Spoken([3, 4], [-0.25, -0.75], "length")] * 2
+    assert asyncio.run(whole()) == [
+        Spoken([3, 4], [-0.25, -0.75], "length", name) for name in ("main.7", "base-model")
+    ]
     assert rogue.paths == [
         "/v1/load_lora_adapter",
         "/v1/completions",

@@ -1,0 +1,58 @@
+"""The Ray cluster under a pool of engines: joining or starting it, and its kinds of failure."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from sparring.run.cluster import RayConfig
+from sparring.run.section import ConfigError
+
+
+def connect(config: RayConfig, gpus: float) -> bool:
+    """Join the cluster that is named, or start one here; whether it was started."""
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError(
+            "ray.replicas asks for Ray, which is missing: pip install 'sparring[ray]'"
+        ) from None
+    started = not ray.is_initialized()
+    if started:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        try:
+            ray.init(address=config.address or "local", **quiet)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ConfigError(
+                f"there is no Ray cluster at {config.address!r}: {last_line(error)}. Start one "
+                "(`ray start --head --port PORT`; a port that is in use: choose another), or leave "
+                "ray.address empty to use this machine alone."
+            ) from error
+    if gpus and not ray.cluster_resources().get("GPU"):
+        if started:
+            ray.shutdown()
+        raise ConfigError(
+            "the replicas want GPUs and the Ray cluster has none: start its nodes where there are "
+            "GPUs, or say engine.device=cpu"
+        )
+    return started
+
+
+def death() -> tuple[type[Exception], ...]:
+    """What is raised when a replica, its process or its node is no more."""
+    from ray import exceptions
+
+    return (
+        exceptions.RayActorError,
+        exceptions.ObjectLostError,
+        exceptions.WorkerCrashedError,
+        exceptions.NodeDiedError,
+    )
+
+
+def failures() -> tuple[type[Exception], ...]:
+    return (TimeoutError, *death())
+
+
+def last_line(error: BaseException) -> str:
+    return str(error).strip().rpartition("\n")[2].strip() or type(error).__name__
