@@ -190,6 +190,7 @@ def solve(
     checkpoint: Annotated[str, typer.Option(help="RUN, RUN@STEP, or RUN/checkpoints/NAME.")],
     problem: Annotated[str | None, typer.Option(help="What the function should do.")] = None,
     problem_file: Annotated[Path | None, typer.Option(help="A text file that says it.")] = None,
+    batch: Annotated[bool, typer.Option(help="Many problems: those of --problems-file.")] = False,
     problems_file: Annotated[Path | None, typer.Option(help="A problems file: a batch.")] = None,
     signature: Annotated[str | None, typer.Option(help="Such as 'def f(x: int) -> int:'.")] = None,
     tests: Annotated[str | None, typer.Option(help="Asserts, parted by semicolons.")] = None,
@@ -207,9 +208,12 @@ def solve(
     seed: Seed = 0,
 ) -> None:
     """Solve coding problems with a trained generator, stage by stage."""
+    from sparring.run.config import ConfigError
     from sparring.solve_cli import run
     from sparring.types import Sampling
 
+    if batch and problems_file is None:
+        raise ConfigError("--batch solves many problems: name their file with --problems-file")
     run(
         checkpoint, problem=problem, problem_file=problem_file, problems_file=problems_file,
         signature=signature, tests=tests, execute_tests=execute_tests,

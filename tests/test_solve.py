@@ -144,7 +144,8 @@ def test_a_batch_and_a_file(run: Path, tmp_path: Path) -> None:
     ]
     (tmp_path / "problems.json").write_text(json.dumps({"problems": rows}))
     life = sparring(
-        *("solve", "--checkpoint", run, "--problems-file", "problems.json", "--execute-tests"),
+        *("solve", "--checkpoint", run, "--batch", "--problems-file", "problems.json"),
+        "--execute-tests",
         *("--max-tokens", 2, "--no-reasoning", "--output", "out.json"),
         cwd=tmp_path,
     )
@@ -163,11 +164,12 @@ def test_a_batch_and_a_file(run: Path, tmp_path: Path) -> None:
     [
         ((), "give one of --problem, --problem-file and --problems-file"),
         (("--problem", "x", "--problems-file", "y"), "give one of"),
+        (("--problem", "x", "--batch"), "name their file with --problems-file"),
         (("--problem", "x", "--execute-tests"), "there are none"),
         (("--problem", "x", "--tests", "assert f("), "do not parse"),
         (("--problem", "x", "--signature", "f(x)"), "no `def name"),
         (("--problem", "x", "--output", "no/where.json"), "no folder no"),
-        (("--problem", "x", "--top-p", "2"), "--top-p is 2.0"),
+        (("--problem", "x", "--top-p", "2"), "2 is not above 0 and at most 1"),
         (("--problem-file", "missing.txt"), "missing.txt cannot be read"),
         (("--problems-file", "missing.json"), "there is no file 'missing.json'"),
     ],

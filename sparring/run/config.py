@@ -4,7 +4,6 @@ refused with the nearest known one named."""
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -14,11 +13,13 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from sparring.nearest import nearest
 from sparring.run.cluster import RayConfig
+from sparring.run.foreign import translation
 from sparring.run.learning import LearnConfig
 from sparring.run.players import check_players
 from sparring.run.section import ConfigError, Section
 from sparring.run.servers import ServerConfig, VllmConfig, check_server
 from sparring.run.template import read_template
+from sparring.run.variables import from_environment, from_mbpp_variables, parse_yaml, set_key
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 
@@ -274,41 +275,22 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
     if not isinstance(data, dict):
         raise ConfigError(f"{path.name} holds no keys and values")
     data = {"recipe": path.stem, **data}
+    instead = translation(data)
+    if instead:
+        raise ConfigError(f"{path.name} cannot be used: {instead}")
     smoke_keys = data.pop("smoke", None) or {}
     if smoke:
         for key, value in {**SMOKE, **smoke_keys}.items():
-            _set(data, key, value)
-    _from_environment(data, data.pop("environment", None) or {})
+            set_key(data, key, value)
+    from_environment(data, data.pop("environment", None) or {})
     for override in overrides:
         key, separator, value = override.partition("=")
         if not separator:
             raise ConfigError(f"{override!r} is not an override; write key=value")
-        _set(data, key, parse_yaml(value, repr(override)))
+        set_key(data, key, parse_yaml(value, repr(override)))
+    from_mbpp_variables(data)
     return make_config(data)
 
-
-def parse_yaml(text: str, what: str) -> Any:
-    """The value of what a person typed, or of a variable."""
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # 2026-99-99 is a bad date
-        raise ConfigError(f"the value of {what} is not YAML; quote it if it is text") from error
-
-
-def _from_environment(data: dict[str, Any], variables: Mapping[str, str]) -> None:
-    """Variables that override what a recipe says, written into the run's own config: those that
-    the recipe gives keys to under `environment:`, and MBPP's."""
-    for variable, key in variables.items():
-        if os.environ.get(variable):
-            _set(data, key, parse_yaml(os.environ[variable], f"the variable {variable}"))
-    mbpp = (data.get("evaluate") or {}).get("mbpp")
-    if mbpp:
-        for variable, key in MBPP_VARIABLES.items():
-            if os.environ.get(variable):
-                mbpp[key] = parse_yaml(os.environ[variable], f"the variable {variable}")
-
-
-MBPP_VARIABLES = {"MBPP_EVAL_NUM_QUESTIONS": "problems", "MBPP_DATASET_PATH": "data"}
 
 # What `--smoke` sets in every recipe; a recipe's own `smoke:` section adds to it.
 SMOKE: dict[str, Any] = {
@@ -339,15 +321,6 @@ def make_config(data: Mapping[str, Any]) -> Config:
 
 def dump(config: Config) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
-
-
-def _set(data: dict[str, Any], key: str, value: Any) -> None:
-    *parents, last = key.split(".")
-    for i, parent in enumerate(parents):
-        data = data.setdefault(parent, {})
-        if not isinstance(data, dict):
-            raise ConfigError(f"{'.'.join(parents[: i + 1])} is a value and has no key {last!r}")
-    data[last] = value
 
 
 def _explain(error: Any) -> str:

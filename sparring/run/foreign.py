@@ -1,0 +1,118 @@
+"""Configs in the shape of other projects (`model`, `training_args`, `evaluation`, `vllm`): answered
+with the keys that say the same here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+SECTIONS = ("model", "training_args", "evaluation", "vllm")
+Said = Callable[[Any], dict[str, Any]]
+
+
+def _same(key: str) -> Said:
+    return lambda value: {key: value}
+
+
+def _when(key: str, yes: Any, no: Any = None) -> Said:
+    return lambda value: {key: yes} if value else ({} if no is None else {key: no})
+
+
+KEYS: dict[str, Said] = {
+    "model.id": _same("policy"),
+    "model.name": _same("policy"),
+    "training_args.learning_rate": _same("learn.lr"),
+    "training_args.max_steps": _same("iterations"),
+    "training_args.num_generations": _same("collect.group"),
+    "training_args.per_device_train_batch_size": _same("collect.episodes"),
+    "training_args.max_completion_length": _same("sampling.max_tokens"),
+    "training_args.temperature": _same("sampling.temperature"),
+    "training_args.top_p": _same("sampling.top_p"),
+    "training_args.top_k": _same("sampling.top_k"),
+    "training_args.beta": _same("learn.kl"),
+    "training_args.num_iterations": _same("learn.epochs"),
+    "training_args.epsilon": lambda value: {"learn.clip_low": value, "learn.clip_high": value},
+    "training_args.loss_type": _same("learn.aggregation"),
+    "training_args.weight_decay": _same("learn.weight_decay"),
+    "training_args.max_grad_norm": _same("learn.max_grad_norm"),
+    "training_args.warmup_steps": _same("learn.warmup"),
+    "training_args.lr_scheduler_type": lambda value: (
+        {"learn.schedule": value} if value in ("constant", "linear") else {}
+    ),
+    "training_args.gradient_checkpointing": _same("learn.gradient_checkpointing"),
+    "training_args.bf16": _when("engine.dtype", "bfloat16"),
+    "training_args.fp16": _when("engine.dtype", "float16"),
+    "training_args.save_steps": _same("checkpoint.every"),
+    "training_args.seed": _same("seed"),
+    "evaluation.enabled": _same("evaluate.mbpp.enabled"),
+    "evaluation.num_questions": _same("evaluate.mbpp.problems"),
+    "evaluation.eval_interval_steps": _same("evaluate.mbpp.every"),
+    "evaluation.temperature": _same("evaluate.mbpp.temperature"),
+    "evaluation.timeout_seconds": _same("evaluate.mbpp.timeout_s"),
+    "evaluation.max_new_tokens": _same("evaluate.mbpp.max_tokens"),
+    "evaluation.dataset_path": _same("evaluate.mbpp.data"),
+    "vllm.enabled": _when("engine.kind", "vllm", "transformers"),
+    "vllm.gpu_memory_utilization": _same("engine.vllm.gpu_memory_utilization"),
+    "vllm.max_model_len": _same("engine.vllm.max_model_len"),
+    "vllm.tensor_parallel_size": _same("engine.vllm.tensor_parallel_size"),
+}
+ELSEWHERE = {
+    "model.cache_dir": "the variable HF_HOME",
+    "training_args.lr_scheduler_type": "learn.schedule, which is constant or linear",
+    "training_args.output_dir": "--run FOLDER",
+    "training_args.report_to": "tracking.wandb, tracking.tensorboard",
+    "training_args.logging_steps": "every iteration is logged",
+    "training_args.gradient_accumulation_steps": "learn.tokens_per_batch, which changes no result",
+}
+
+
+# Which recipe stands for a config, by a word of its file's name.
+RECIPES = {
+    "code_game": "grpo-code-game",
+    "code_execution": "grpo-code-execution",
+    "spiral": "spiral",
+    "self_play": "spiral",
+    "grpo": "grpo-code-execution",
+}
+
+
+def translation(data: Mapping[str, Any]) -> str | None:
+    """What to write instead of a config of another shape, or None where it has none of its marks.
+    `recipe` of the config is its file's name."""
+    if not any(section in data for section in SECTIONS):
+        return None
+    said: dict[str, Any] = {}
+    lines, odd = [], []
+    for key, value in _leaves({k: data[k] for k in SECTIONS if k in data}):
+        ours = KEYS[key](value) if key in KEYS else None
+        if ours:
+            said |= ours
+            lines += [f"  {key} → {name}={_word(v)}" for name, v in ours.items()]
+        elif ours is None or key in ELSEWHERE:
+            odd.append(f"  {key} → {ELSEWHERE.get(key, 'nothing here says this')}")
+    name = str(data.get("recipe", ""))
+    recipe = next((ours for word, ours in RECIPES.items() if word in name), "RECIPE")
+    command = " ".join(f"{key}={_word(value)}" for key, value in said.items())
+    return "\n".join(
+        [
+            f"it has the sections {', '.join(k for k in SECTIONS if k in data)} of another "
+            "project's config. The same here:",
+            *lines,
+            *odd,
+            f"on the command line: sparring train {recipe} {command}".rstrip(),
+        ]
+    )
+
+
+def _leaves(data: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(data, Mapping):
+        yield prefix, data
+        return
+    for key, value in data.items():
+        yield from _leaves(value, f"{prefix}.{key}" if prefix else str(key))
+
+
+def _word(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if text and not set(text) & set(" \"'*?$&;|<>()[]{}#\\") else f"'{text}'"
