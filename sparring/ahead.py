@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparring.collect import Job, collect
 from sparring.learn.workbench import bench
+from sparring.run import interrupt
 from sparring.run.config import Config, ConfigError
 from sparring.types import Episode, Sampling, episode_from_json, episode_to_json
 
@@ -47,7 +48,7 @@ class InTurn:
         self.parts, self.jobs_of = parts, jobs_of
 
     async def played(self, iteration: int) -> Played:
-        return await _play(self.parts, partial(self.jobs_of, iteration))
+        return await interrupt.in_time(_play(self.parts, partial(self.jobs_of, iteration)))
 
     async def learn(self, lesson: Callable[[], Found]) -> Found:
         async with self.parts.engine.learning():

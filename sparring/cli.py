@@ -15,7 +15,9 @@ from rich.table import Table as RichTable
 
 from sparring.arguments import Seed, number
 from sparring.phases.cli import app as math_app
+from sparring.run import console_log
 from sparring.run.submit_cli import submit
+from sparring.run.team import refuse_several
 from sparring.shown import AsJson, Policy, console, say, show, show_evaluation
 from sparring.tools import tools
 
@@ -28,6 +30,13 @@ app = typer.Typer(
 )
 app.add_typer(tools)
 app.add_typer(math_app, name="math")
+SEVERAL = ("train", "finetune", "math")  # what a launcher may start more than once
+
+
+@app.callback()
+def one_process(context: typer.Context) -> None:
+    if context.invoked_subcommand not in SEVERAL:
+        refuse_several(str(context.invoked_subcommand))
 
 
 @app.command()
@@ -45,10 +54,12 @@ def train(
     ] = None,
 ) -> None:
     """Train a recipe; resume it; override any key of its config."""
+    from sparring.run import interrupt
     from sparring.run.config import load_recipe
+    from sparring.run.lock import writing
     from sparring.run.machine import prepare
     from sparring.run.outputs import need_folder
-    from sparring.run.team import help_learn, helps, start_helpers
+    from sparring.run.team import help_fit, help_learn, helps, start_helpers
 
     config = load_recipe(recipe, overrides or [], smoke=smoke)
     of_checkpoint = Path(resume_from or "").parent  # a path says which run it is of
@@ -56,28 +67,24 @@ def train(
         run = of_checkpoint.parent
     again = resume or resume_from is not None
     folder = run or default_folder(config.recipe + ("-smoke" if smoke else ""), again)
-    need_folder(folder, "--run")
     if helps():
-        help_learn(prepare(config, folder, lambda line: None, resume=again), folder)
+        config = prepare(config, folder, lambda line: None, resume=again)
+        if config.pipeline == "loop":
+            help_learn(config, folder)
+        else:
+            help_fit(config.engine.device)
         return
-    config = prepare(config, folder, show, resume=again)
-    start_helpers(processes, config)
-    if config.pipeline == "coherent-math":
-        train_in_phases(config, folder, resume)
-        return
-    from sparring.finish import finish
-    from sparring.progress import Live
-    from sparring.train import train as run_training
-
-    console.print(
-        f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}", soft_wrap=True
-    )
-    with Live(console, config.recipe, config.iterations) as live:
-        run_training(config, folder, resume=resume, resume_at=resume_from, progress=live)
-    report_path = finish(folder).resolve()
-    show_evaluation(folder)
+    need_folder(folder, "--run")
+    with interrupt.listening(), writing(folder), console_log.kept(folder):
+        config = prepare(config, folder, show, resume=again)
+        start_helpers(processes)
+        show(f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}")
+        if config.pipeline == "coherent-math":
+            report_path = train_in_phases(config, folder, resume)
+        else:
+            report_path = train_in_turns(config, folder, resume, resume_from)
     console.print("report:")
-    print(report_path)  # alone on the last line, for whoever takes it from there
+    print(report_path.resolve())  # alone on the last line, for whoever takes it from there
 
 
 @app.command()
@@ -181,14 +188,26 @@ def doctor(as_json: AsJson = False) -> None:
     console.print(table)
 
 
-def train_in_phases(config: Any, folder: Path, resume: bool) -> None:
+def train_in_turns(config: Any, folder: Path, resume: bool, resume_from: str | None) -> Path:
+    from sparring.finish import finish
+    from sparring.progress import Live
+    from sparring.train import train as run_training
+
+    with Live(console, config.recipe, config.iterations) as live:
+        run_training(config, folder, resume=resume, resume_at=resume_from, progress=live)
+    report_path = finish(folder)
+    show_evaluation(folder)
+    return report_path
+
+
+def train_in_phases(config: Any, folder: Path, resume: bool) -> Path:
+    from sparring.learn.finetune import leading
     from sparring.phases.coherent_math import run_all
     from sparring.report import write_report
 
-    console.print(f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}")
-    run_all(config, folder, resume=resume, say=print)
-    console.print("report:")
-    print(write_report(folder).resolve())
+    with leading(config.engine.device):
+        run_all(config, folder, resume=resume, say=show)
+    return write_report(folder)
 
 
 def default_folder(name: str, resume: bool) -> Path:
@@ -207,6 +226,7 @@ app.command()(submit)
 
 def main() -> None:
     """Entry point: errors that a person can mend are said in one line, without a traceback."""
+    console_log.install()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
@@ -219,6 +239,9 @@ def main() -> None:
             raise
         print(f"sparring: {error}", file=sys.stderr)
         sys.exit(code)
+    finally:
+        if "sparring.run.interrupt" in sys.modules:  # or nothing has been asked of an engine
+            sys.modules["sparring.run.interrupt"].end_threads()
 
 
 def exit_code(error: Exception) -> int | None:

@@ -12,6 +12,7 @@ from sparring.games import make_games
 from sparring.report import write_report
 from sparring.run import checkpoint, needs
 from sparring.run.config import Config
+from sparring.run.lock import writing
 from sparring.run.policy import add_policy, load_engine
 from sparring.run.rundir import RunDir, write_whole
 from sparring.types import MAIN, Sampling, derive, episode_to_json
@@ -25,6 +26,12 @@ _SIZED = 48  # games of a matching at each size of table
 def finish(path: Path) -> Path:
     """Evaluate a finished run as its config says, and write its report."""
     run = RunDir.existing(path)
+    with writing(path):
+        _evaluate(run)
+        return write_report(path)
+
+
+def _evaluate(run: RunDir) -> None:
     config = run.config().evaluate
     games = make_games(run.config().games)
     ranked = MAIN in needs.learned_policies(run.config(), games.values())
@@ -38,7 +45,6 @@ def finish(path: Path) -> Path:
         count_bugs(run)
         if config.ladder:
             asyncio.run(crossplay(run, config.ladder))
-    return write_report(path)
 
 
 async def _closing_evaluation(run: RunDir) -> None:

@@ -94,14 +94,14 @@ def lessons(found: Sequence[Instance], *, scale: bool, leave_one_out: bool) -> l
     return samples
 
 
-def game_line(episode: Episode, index: int) -> str:
+def game_record(episode: Episode, index: int) -> dict[str, Any]:
     """One line of selfplay_games.jsonl: all of the episode, and first what a person looks for."""
     facts, data = episode.facts, episode.task.data
     head: dict[str, Any] = {"index": index, "score": facts.get("score")}
     if episode.game == "matching":
         head |= {"table": data.get("table"), "views": {s: _view(data, s) for s in data["seen"]}}
     head["actions"] = facts.get("moves")
-    return json.dumps({**head, "episode": episode_to_json(episode)}, separators=(",", ":"))
+    return {**head, "episode": episode_to_json(episode)}
 
 
 def _view(data: Mapping[str, Any], seat: str) -> dict[str, Any]:

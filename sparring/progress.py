@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sparring.run import console_log
 
 _SHOWN = (  # metric, label, format: what is worth a glance while it runs
     ("rate/invalid", "invalid", "{:.1%}"),
@@ -16,6 +19,7 @@ _SHOWN = (  # metric, label, format: what is worth a glance while it runs
     ("eval/tictactoe/random/not_lost", "not lost to random", "{:.0%}"),
     ("eval/tictactoe/regret", "regret", "{:.3f}"),
     ("eval/kuhn/exploitability", "exploitability", "{:.3f}"),
+    ("pass_rate", "right", "{:.1%}"),
     ("mbpp_eval/pass_rate", "mbpp", "{:.1%}"),
     ("turns_per_s", "turns/s", "{:.0f}"),
 )
@@ -52,13 +56,14 @@ class Live:
         iteration = metrics["iteration"]
         if self.console.is_terminal:
             self.bar.update(self.task, completed=iteration, note=describe(self.last))
-        elif iteration % max(1, self.iterations // 20) == 0 or iteration == self.iterations:
-            left = self._left(iteration)
-            self.console.print(
-                f"{self.title} {iteration}/{self.iterations}{left} · {describe(self.last)}",
-                highlight=False,
-                soft_wrap=True,
-            )
+        if iteration % max(1, self.iterations // 20) and iteration != self.iterations:
+            return
+        line = f"{self.title} {iteration}/{self.iterations}{self._left(iteration)}"
+        line += f" · {describe(self.last)}"
+        if self.console.is_terminal:
+            console_log.note(line)
+        else:
+            self.console.print(line, highlight=False, soft_wrap=True)
 
     def _left(self, iteration: int) -> str:
         now = time.monotonic()
@@ -68,6 +73,18 @@ class Live:
         begun, first = self.started
         seconds = (now - begun) / max(1, iteration - first) * (self.iterations - iteration)
         return f" · {int(seconds) // 60}:{int(seconds) % 60:02d} left"
+
+
+@contextmanager
+def live(title: str, total: int, *, quiet: bool = False) -> Iterator[Live | None]:
+    """Progress on the terminal, unless a machine is to read what is printed."""
+    from sparring.shown import console
+
+    if quiet:
+        yield None
+        return
+    with Live(console, title, total) as shown:
+        yield shown
 
 
 def describe(metrics: Mapping[str, Any]) -> str:

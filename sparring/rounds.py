@@ -15,7 +15,7 @@ from sparring.instances import (
     TRAIN,
     VAL,
     Source,
-    game_line,
+    game_record,
     instances,
     lessons,
     read_parquet,
@@ -23,6 +23,7 @@ from sparring.instances import (
     write_parquet,
 )
 from sparring.run.config import Config, ConfigError
+from sparring.run.lines import dump
 from sparring.run.rundir import write_whole
 from sparring.teach import teach
 from sparring.types import MAIN, Episode, Sample
@@ -53,7 +54,7 @@ class Rounds:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         tables = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
-        text = "".join(f"{game_line(e, tables[e.group])}\n" for e in episodes)
+        text = "".join(f"{dump(game_record(e, tables[e.group]))}\n" for e in episodes)
         write_whole(folder / GAMES, text.encode())
         train, val = split_tables(episodes, self.config.teach.val)
         for path, part, split in ((TRAIN, train, "train"), (VAL, val, "val")):

@@ -23,14 +23,17 @@ from sparring.instances import (
     VAL,
     Grouping,
     Source,
-    game_line,
+    game_record,
     instances,
     split_tables,
     write_parquet,
 )
+from sparring.run import interrupt
 from sparring.run.config import ConfigError, parse_yaml
+from sparring.run.lines import in_batches
+from sparring.run.lock import writing
 from sparring.run.policy import load_player
-from sparring.run.rundir import differing, mend, read_lines, write_whole
+from sparring.run.rundir import differing, holds_something, write_whole
 from sparring.types import Episode, Sampling, derive, episode_from_json
 
 PLAN = "selfplay.json"
@@ -69,12 +72,17 @@ def generate(
     game = load_game(plan.game, **plan.options)
     if game.problems:
         raise ConfigError(f"{plan.game} does not make its own tasks; selfplay is for games that do")
-    kept = _begun(plan, out, resume)
+    with interrupt.listening(), writing(out):
+        return _generate(plan, game, out, resume, device, progress)
+
+
+def _generate(
+    plan: Plan, game: Game, out: Path, resume: bool, device: str, progress: Progress | None
+) -> dict[str, Any]:
+    _refuse_others(plan, out, resume)
     speak, name, outside = _voice(plan, device)
-    out.mkdir(parents=True, exist_ok=True)
     write_whole(out / PLAN, json.dumps(asdict(plan), indent=1).encode())
-    _cut(out / GAMES, len(kept))
-    episodes = asyncio.run(_play(plan, game, kept, speak, name, outside, out, progress))
+    episodes = asyncio.run(_play(plan, game, speak, name, outside, out, progress))
     train, val = split_tables(episodes, plan.val)
     counts = {}
     for path, part, split in ((TRAIN, train, "train"), (VAL, val, "val")):
@@ -87,39 +95,38 @@ def generate(
 async def _play(
     plan: Plan,
     game: Game,
-    kept: list[Episode],
     speak: Speak,
     name: str,
     outside: Callable[[], Any] | None,
     out: Path,
     progress: Progress | None,
 ) -> list[Episode]:
-    episodes = list(kept)
-    rewards = [_reward(episode) for episode in kept]
+    async def play(numbers: range) -> list[dict[str, Any]]:
+        played = await collect(
+            _jobs(plan, game, name, numbers),
+            speak,
+            sampling=Sampling(temperature=plan.temperature, max_tokens=plan.max_tokens),
+            outside=outside,
+            on_episode=lambda episode: tell(numbers.start, episode),
+        )
+        by_table = plan.grouping == "table"
+        return [
+            game_record(e, i // plan.group if by_table else i)
+            for i, e in zip(numbers, played, strict=True)
+        ]
 
-    def tell(episode: Episode) -> None:
+    rewards: list[float] = []  # of the games that this process has seen
+
+    def tell(before: int, episode: Episode) -> None:
         rewards.append(_reward(episode))
         if progress is not None:
-            progress({"iteration": len(rewards), "reward/avg_batch_reward": fmean(rewards)})
+            done = before + (len(rewards) - 1) % plan.batch + 1
+            progress({"iteration": done, "reward/avg_batch_reward": fmean(rewards)})
 
+    ids = [str(i) for i in range(plan.games)]
     async with opened([game]):
-        while len(episodes) < plan.games:
-            numbers = range(len(episodes), min(len(episodes) + plan.batch, plan.games))
-            played = await collect(
-                _jobs(plan, game, name, numbers),
-                speak,
-                sampling=Sampling(temperature=plan.temperature, max_tokens=plan.max_tokens),
-                outside=outside,
-                on_episode=tell,
-            )
-            by_table = plan.grouping == "table"
-            lines = [
-                game_line(e, i // plan.group if by_table else i)
-                for i, e in zip(numbers, played, strict=True)
-            ]
-            _append(out / GAMES, lines)
-            episodes += played
-    return episodes
+        records = await in_batches(out / GAMES, ids, play, batch=plan.batch, what="game")
+    return [episode_from_json(record["episode"]) for record in records]
 
 
 def _reward(episode: Episode) -> float:
@@ -154,13 +161,16 @@ async def _nobody(request: Any) -> Any:
     raise RuntimeError(f"{request.policy} is a program and has nobody to ask")
 
 
-def _begun(plan: Plan, out: Path, resume: bool) -> list[Episode]:
-    """The games that are there already, in whole batches; a folder of other games is refused."""
+def _refuse_others(plan: Plan, out: Path, resume: bool) -> None:
+    """A folder of other games is refused; more games of the same are not other ones."""
     if not (out / PLAN).exists():
-        if out.exists() and any(out.iterdir()):
+        if holds_something(out):
             raise ConfigError(f"{out} is not empty and holds no self-play; choose another folder")
-        return []
-    changed = differing(json.loads((out / PLAN).read_text()), asdict(plan))
+        return
+    before = json.loads((out / PLAN).read_text())
+    changed = differing(before, asdict(plan))
+    if changed == ["games"] and plan.games > before["games"]:
+        changed = []
     if changed:
         raise ConfigError(
             f"{out} holds games of another plan ({', '.join(changed)} differ); "
@@ -168,23 +178,6 @@ def _begun(plan: Plan, out: Path, resume: bool) -> list[Episode]:
         )
     if not resume:
         raise ConfigError(f"{out} holds these games already; add --resume to go on with them")
-    mend(out / GAMES)
-    found = [episode_from_json(line["episode"]) for line in read_lines(out / GAMES)]
-    return found if len(found) >= plan.games else found[: len(found) // plan.batch * plan.batch]
-
-
-def _cut(path: Path, lines: int) -> None:
-    """Leave the first so many lines; those of a batch that was not whole are played again."""
-    if path.exists():
-        with path.open("rb") as file:
-            write_whole(path, b"".join(line for _, line in zip(range(lines), file, strict=False)))
-
-
-def _append(path: Path, lines: Sequence[str]) -> None:
-    with path.open("a") as file:
-        file.write("".join(f"{line}\n" for line in lines))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def summary(episodes: Sequence[Episode]) -> dict[str, Any]:

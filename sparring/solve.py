@@ -7,10 +7,12 @@ import ast
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparring.evaluate.benchmark import batch_size
 from sparring.game import Table
 from sparring.games.adversarial_tests import DISCRIMINATOR, GENERATOR, AdversarialTests
 from sparring.games.programs import make_judge
@@ -19,6 +21,7 @@ from sparring.judge.written_tests import read_tests, refusal
 from sparring.run import checkpoint as checkpoints
 from sparring.run import named
 from sparring.run.config import ConfigError
+from sparring.run.lines import in_batches
 from sparring.tasks.code import Problem, problem_of
 from sparring.tasks.problems import function_name, parsed
 from sparring.types import Request, Sampling, Task, Turn, Verdict, derive
@@ -240,12 +243,42 @@ async def solve_all(
     attempts: int,
     sandbox: str | None,
     hear: Hear | None = None,
+    lines: Path | None = None,
+    batch: int | None = None,
+    on_problem: Callable[[Problem, list[Attempt]], None] | None = None,
 ) -> list[list[Attempt]]:
-    """Every problem's attempts; `sandbox` None executes nothing."""
-    if sandbox is None:
-        return [await solver.solve(p, attempts, None, hear) for p in problems]
-    async with make_judge(sandbox, solver.game.timeout_s) as judge:
-        if len(problems) == 1:
-            return [await solver.solve(problems[0], attempts, judge, hear)]
-        asked = (solver.solve(p, attempts, judge) for p in problems)
-        return list(await asyncio.gather(*asked))
+    """Every problem's attempts, a batch of problems at a time, each a line of a file; `sandbox`
+    None executes nothing."""
+    shown = 0
+
+    def show(records: list[dict[str, Any]]) -> None:
+        nonlocal shown
+        for place in range(shown, len(records)):
+            if on_problem is not None:
+                on_problem(problems[place], _attempts(records[place]))
+        shown = len(records)
+
+    async with make_judge(sandbox, solver.game.timeout_s) if sandbox else nullcontext() as judge:
+
+        async def work(numbers: range) -> list[dict[str, Any]]:
+            heard = hear if len(problems) == 1 else None
+            made = await asyncio.gather(
+                *(solver.solve(problems[i], attempts, judge, heard) for i in numbers)
+            )
+            return [
+                {"id": problems[i].id, "attempts": [asdict(attempt) for attempt in found]}
+                for i, found in zip(numbers, made, strict=True)
+            ]
+
+        ids = [problem.id for problem in problems]
+        each = batch or max(1, batch_size(solver.engine) // attempts)
+        records = await in_batches(lines, ids, work, batch=each, what="problem", progress=show)
+    show(records)  # those that were there already, if nothing was left to do
+    return [_attempts(record) for record in records]
+
+
+def _attempts(record: dict[str, Any]) -> list[Attempt]:
+    return [
+        Attempt(**{**a, "verdicts": [Verdict(**v) for v in a["verdicts"]]})
+        for a in record["attempts"]
+    ]

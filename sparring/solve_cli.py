@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from sparring import solve
 from sparring.run.config import ConfigError
+from sparring.run.lines import unfinished
 from sparring.run.outputs import need_file
+from sparring.run.policy import weights_of
 from sparring.run.rundir import write_whole
 from sparring.tasks.code import Problem
 from sparring.types import Sampling
@@ -43,26 +46,35 @@ def run(
         need_file(output, "--output")
     if execute_tests or attempts > 1:
         need_jail(sandbox)
-    solver = solve.load_solver(checkpoint, device=device, sampling=sampling, seed=seed)
-    show = Show(reasoning)
     single = len(problems) == 1
-    found = asyncio.run(
-        solve.solve_all(
-            solver,
-            problems,
-            attempts=attempts,
-            sandbox=sandbox if execute_tests or attempts > 1 else None,
-            hear=show.hear if single and reasoning else None,
+    show = Show(reasoning, execute_tests, streamed=single and reasoning, total=len(problems))
+    plan: dict[str, Any] = {
+        "checkpoint": checkpoint,
+        "weights": weights_of(solve.policy_of(checkpoint)),
+    }
+    plan |= {"problems": [p.id for p in problems], "attempts": attempts, "seed": seed}
+    plan |= {"sampling": asdict(sampling), "execute_tests": execute_tests}
+    with unfinished(output, plan) as lines:
+        solver = solve.load_solver(checkpoint, device=device, sampling=sampling, seed=seed)
+        found = asyncio.run(
+            solve.solve_all(
+                solver,
+                problems,
+                attempts=attempts,
+                sandbox=sandbox if execute_tests or attempts > 1 else None,
+                hear=show.hear if single and reasoning else None,
+                lines=lines,
+                on_problem=show.result,
+            )
         )
-    )
-    for each, made in zip(problems, found, strict=True):
-        show.result(each, made, execute_tests, streamed=single and reasoning)
+        if output is not None:
+            results = [
+                solve.as_json(p, made, execute_tests)
+                for p, made in zip(problems, found, strict=True)
+            ]
+            told: dict[str, Any] = {"checkpoint": checkpoint, "results": results}
+            write_whole(output, (json.dumps(told, indent=1) + "\n").encode())
     if output is not None:
-        results = [
-            solve.as_json(p, made, execute_tests) for p, made in zip(problems, found, strict=True)
-        ]
-        told: dict[str, Any] = {"checkpoint": checkpoint, "results": results}
-        write_whole(output, (json.dumps(told, indent=1) + "\n").encode())
         print(f"\nwritten to {output}")
 
 
@@ -107,9 +119,9 @@ def need_jail(sandbox: str) -> None:
 class Show:
     """Prints stages as they are spoken, then the code and the verdicts."""
 
-    def __init__(self, reasoning: bool) -> None:
-        self.reasoning = reasoning
-        self.stage = ""
+    def __init__(self, reasoning: bool, executed: bool, *, streamed: bool, total: int) -> None:
+        self.reasoning, self.executed, self.streamed = reasoning, executed, streamed
+        self.stage, self.done, self.total = "", 0, total
 
     def hear(self, stage: str, piece: str) -> None:
         if stage != self.stage:
@@ -117,12 +129,12 @@ class Show:
             print(f"\n── {stage} ──", flush=True)
         print(piece, end="", flush=True)
 
-    def result(
-        self, problem: Problem, made: Sequence[solve.Attempt], executed: bool, *, streamed: bool
-    ) -> None:
+    def result(self, problem: Problem, made: Sequence[solve.Attempt]) -> None:
         best = made[0]
-        print(f"\n══ {problem.id} ══")
-        if self.reasoning and not (streamed and best.number == 0):
+        self.done += 1
+        count = f" {self.done} of {self.total}" if self.total > 1 else ""
+        print(f"\n══ {problem.id} ══{count}", flush=True)
+        if self.reasoning and not (self.streamed and best.number == 0):
             for stage, text in best.stages.items():
                 print(f"── {stage} ──\n{text}")
         if len(made) > 1:
@@ -132,7 +144,7 @@ class Show:
                 f"{best.agrees} results agreed with"
             )
         print(f"── program ──\n{best.code.strip()}")
-        if executed:
+        if self.executed:
             for test, verdict in zip(problem.tests, best.verdicts, strict=True):
                 why = f" ({verdict.kind}: {verdict.detail})" if not verdict.passed else ""
                 print(f"{verdict.status}  {test}{why}")

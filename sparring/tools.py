@@ -97,19 +97,26 @@ def finetune(
     ] = None,
     seed: Seed = 0,
     resume: Annotated[bool, typer.Option(help="Go on from the last whole epoch.")] = False,
+    processes: Annotated[
+        int, typer.Option(min=1, help="So many that learn, on this machine, one GPU each.")
+    ] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune LoRA on demonstrations, with a checkpoint after each epoch."""
     from sparring.learn.cli import finetune_file
     from sparring.run.outputs import need_folder
+    from sparring.run.team import together
 
-    need_folder(out, "--out")
-    found = finetune_file(
-        model, data, out, role=role, start=start, epochs=epochs, resume=resume, seed=seed,
-        progress=None if as_json else show_epoch, lr=lr, batch=batch, lora_r=lora_r,
-        lora_alpha=lora_alpha, lora_dropout=lora_dropout, packing=packing, template=template,
-    )  # fmt: skip
-    say(found, as_json)
+    with together(processes, "auto") as leads:
+        if leads:
+            need_folder(out, "--out")
+            found = finetune_file(
+                model, data, out, role=role, start=start, epochs=epochs, resume=resume, seed=seed,
+                progress=None if as_json else show_epoch, lr=lr, batch=batch, lora_r=lora_r,
+                lora_alpha=lora_alpha, lora_dropout=lora_dropout, packing=packing,
+                template=template,
+            )  # fmt: skip
+            say(found, as_json)
 
 
 @tools.command()

@@ -22,9 +22,18 @@ from sparring.jobs import make_jobs
 from sparring.learn.device import choose_device
 from sparring.learn.workbench import workbench
 from sparring.parts import Parts, build, resume_from, roll_back
-from sparring.run import interrupt
+from sparring.run import checkpoint, console_log, interrupt
 from sparring.run.config import Config
-from sparring.run.metrics import lesson_tokens, place, staleness, summaries, summarize, timings
+from sparring.run.lock import writing
+from sparring.run.metrics import (
+    lesson_tokens,
+    memory_peaks,
+    place,
+    staleness,
+    summaries,
+    summarize,
+    timings,
+)
 from sparring.run.named import due, find
 from sparring.run.rundir import RunDir, append, read_lines
 from sparring.run.tracking import Tracking
@@ -45,7 +54,9 @@ def train(
     """Run a config into a folder, from the start or from its last good checkpoint; `resume_at`
     names another one."""
     told = config.engine
-    with workbench(choose_device(told.device, told.dtype, config.learn.weights)[0]):
+    device = choose_device(told.device, told.dtype, config.learn.weights)[0]
+    kept = console_log.kept(path)
+    with interrupt.listening(), writing(path), kept, workbench(device):
         return _train(config, path, resume, resume_at, progress or (lambda metrics: None))
 
 
@@ -62,9 +73,8 @@ def _train(
         run.event(first, "not_trainable", notice)
     tracking = Tracking(config, run.path, first)
     try:
-        with interrupt.listening():
-            asyncio.run(_play(run, parts, tracking, first, progress))
-    except interrupt.Interrupted:
+        asyncio.run(_play(run, parts, tracking, first, progress))
+    except (interrupt.Interrupted, interrupt.Left):
         parts.learner.dismiss()
         raise
     finally:
@@ -102,8 +112,9 @@ async def _loop(
     batches = make_batches(parts, jobs_of, first)
     gc.freeze()  # what is there by now stays: looking for garbage in it took a fifth of a run
     try:
-        for iteration in range(first + 1, config.iterations + 1):
-            await _iterate(run, parts, tracking, batches, iteration, progress)
+        with interrupt.deferred():
+            for iteration in range(first + 1, config.iterations + 1):
+                await _iterate(run, parts, tracking, batches, iteration, progress)
     finally:
         gc.unfreeze()
         await batches.close()
@@ -119,7 +130,13 @@ async def _iterate(
 ) -> None:
     config, step = parts.config, parts.steps[iteration - 1] if parts.steps else None
     started = time.perf_counter()
-    played = await batches.played(iteration)
+    try:
+        played = await batches.played(iteration)
+    except interrupt.GivenUp:
+        if iteration - 1 not in checkpoint.steps(run.checkpoints):
+            parts.save(run, iteration - 1, await batches.state(iteration - 1))
+        interrupt.leave(iteration - 1, config.iterations)
+        raise
     episodes, collected = played.episodes, time.perf_counter()
     told = await batches.learn(partial(_learn, run, parts, played, iteration))
     parts.opponents.learn_scores(against_league(episodes))
@@ -142,6 +159,7 @@ async def _iterate(
         evaluate=ended - learned,
         total=ended - started,
     )
+    metrics |= memory_peaks()
     reason = parts.guard.watch(metrics)
     if reason:
         roll_back(run, parts, iteration, reason)

@@ -77,9 +77,9 @@ def train(
 
 
 def facts(run: Path) -> list[dict[str, Any]]:
-    """The metrics of a run, less what the clock had to say."""
+    """The metrics of a run, less what the clock and the memory had to say."""
     return [
-        {k: v for k, v in line.items() if not k.endswith(("_s", "_per_s"))}
+        {k: v for k, v in line.items() if not k.endswith(("_s", "_gb"))}
         for line in read_lines(run / "metrics.jsonl")
     ]
 

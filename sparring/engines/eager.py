@@ -21,6 +21,7 @@ from sparring.engines.decoder import Decoder, Who, cache_shape
 from sparring.engines.generate import Reply
 from sparring.engines.rows import Row, by_budget
 from sparring.engines.sampling import draw, uniforms
+from sparring.run import interrupt
 
 READ = 1024  # tokens of prompt read at a time: what a layer makes of them stays in the cache
 AHEAD = 64  # places that a block begins with, and grows by, for what will be said
@@ -148,6 +149,7 @@ class EagerSpeaker:
         """The rows that are not done, in slot order, until all are."""
         step = 0
         while rows := _close_up(block, rows):
+            interrupt.check()
             step += 1
             token_R1 = torch.tensor([row.reply.token_ids[-1:] for row in rows])
             places = [len(row.prompt) + step - 1 for row in rows]

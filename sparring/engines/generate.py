@@ -12,6 +12,7 @@ from transformers import DynamicCache
 
 from sparring.engines.chat import Chat
 from sparring.engines.sampling import draw, uniforms
+from sparring.run import interrupt
 from sparring.types import Sampling
 
 
@@ -40,6 +41,7 @@ def generate(
     replies = [Reply([], [], "length") for _ in prompts]
     longest = max(s.max_tokens for s in samplings)
     for step in range(longest):
+        interrupt.check()
         noise = uniforms(state.seeds, step)
         tokens, logprobs = draw(logits, state.temperature, state.top_k, state.top_p, noise)
         alive = []

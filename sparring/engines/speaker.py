@@ -18,6 +18,7 @@ from sparring.engines.rows import Row, by_budget
 from sparring.engines.sampling import draw as draw_cut
 from sparring.engines.sampling import uniforms
 from sparring.engines.slots import CHUNK, Slots
+from sparring.run import interrupt
 
 READ = 65536  # tokens of prompt read at a time
 SIZES = (1, 4, 16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
@@ -62,6 +63,7 @@ class Speaker:
     def _serve(self, queue: deque[Row]) -> None:
         active = list[Row]()
         while queue or active:
+            interrupt.check()
             entering = list[Row]()
             while queue and self.slots.take(queue[0]):
                 entering.append(queue.popleft())

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from sparring.evaluate.passk import mean_pass_at_k, wilson
 from sparring.game import Speak
 from sparring.judge.python_tests import Judge
 from sparring.run.config import ConfigError
+from sparring.run.lines import in_batches
 from sparring.tasks.code import Problem
 from sparring.types import Message, Request, Sampling, Verdict, VoidGame, derive
 
@@ -72,6 +74,52 @@ async def attempt_all(
     numbers = range(len(questions))
     flat = await asyncio.gather(*[attempt(i, j) for i in numbers for j in range(samples)])
     return [list(flat[i * samples : (i + 1) * samples]) for i in numbers]
+
+
+async def attempt_in_batches(
+    questions: Sequence[Question],
+    engine: Any,
+    policy: str,
+    judge: Judge,
+    *,
+    samples: int,
+    sampling: Sampling,
+    seed: int,
+    lines: Path | None = None,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+) -> list[list[Attempt]]:
+    """As `attempt_all`, a batch of questions after the other, with a line of a file for each."""
+
+    async def ask(numbers: range) -> list[dict[str, Any]]:
+        part = [questions[i] for i in numbers]
+        found = await attempt_all(
+            part, engine.act, policy, judge, samples=samples, sampling=sampling, seed=seed
+        )
+        return [
+            {"id": q.problem.id, "attempts": [asdict(a) for a in each]}
+            for q, each in zip(part, found, strict=True)
+        ]
+
+    def tell(records: list[dict[str, Any]]) -> None:
+        if progress is not None:
+            verdicts = [a["verdict"]["status"] for r in records for a in r["attempts"]]
+            rate = verdicts.count("pass") / len(verdicts)
+            progress({"iteration": len(records), "pass_rate": rate})
+
+    ids = [question.problem.id for question in questions]
+    batch = max(1, batch_size(engine) // samples)
+    async with judge:
+        records = await in_batches(lines, ids, ask, batch=batch, what="problem", progress=tell)
+    return [
+        [Attempt(**{**a, "verdict": Verdict(**a["verdict"])}) for a in record["attempts"]]
+        for record in records
+    ]
+
+
+def batch_size(engine: Any) -> int:
+    """Requests that are made at once, and lost at most by a kill: fewer where they take longer."""
+    policies = getattr(engine, "policies", None)
+    return 64 if policies is not None and policies.device.type == "cpu" else 512
 
 
 async def attempt_references(problems: Sequence[Problem], judge: Judge) -> list[list[Attempt]]:

@@ -15,14 +15,16 @@ from sparring.evaluate.benchmark import (
     REFERENCE,
     Attempt,
     Question,
-    attempt_all,
+    attempt_in_batches,
     attempt_references,
     details,
     summary,
 )
 from sparring.judge.python_tests import Judge
+from sparring.progress import live
 from sparring.run.config import ConfigError, nearest
-from sparring.run.policy import load_player
+from sparring.run.lines import unfinished
+from sparring.run.policy import load_player, weights_of
 from sparring.sandbox.bwrap import SandboxMissing
 from sparring.tasks.code import Problem
 from sparring.types import Sampling
@@ -64,27 +66,51 @@ def eval_benchmark(
         ks = parse_k(k, samples)
         source = find_data(name, str(data) if data else None)
         judge = Judge(timeout_s=timeout_s, sandbox=mbpp.jail(sandbox))
+        known = {"benchmark": name, "policy": policy, "data": source}
         if policy == REFERENCE:
-            ks, found = [1], load(name, source, None, problems)
+            found = load(name, source, None, problems)
             attempts = asyncio.run(_references(found, judge))
+            result = _record(known, {}, found, attempts, [1], details_to)
         else:
             asked = ask(name, source, chat, limit(name, problems))
             found = [question.problem for question in asked]
-            engine, speaker = load_player(policy, device=device, dtype=dtype, batch=batch)
             count = samples or max(ks)
             heat = temperature if temperature is not None else (0.0 if count == 1 else 0.8)
-            how = Sampling(temperature=heat, max_tokens=max_tokens)
-            attempts = asyncio.run(_policy(asked, engine.act, speaker, judge, count, how, seed))
+            how = {"chat": chat, "temperature": heat, "seed": seed}
+            plan = {**known, **how, "samples": count, "max_tokens": max_tokens}
+            plan |= {"problems": len(asked), "weights": weights_of(policy)}
+            with (
+                unfinished(details_to, plan) as lines,
+                live(f"{name} · {policy}", len(asked), quiet=as_json) as progress,
+            ):
+                engine, speaker = load_player(policy, device=device, dtype=dtype, batch=batch)
+                attempts = asyncio.run(
+                    attempt_in_batches(
+                        asked, engine, speaker, judge, samples=count,
+                        sampling=Sampling(temperature=heat, max_tokens=max_tokens),
+                        seed=seed, lines=lines, progress=progress,
+                    )
+                )  # fmt: skip
+                result = _record(known, how, found, attempts, ks, details_to)
     except (ConfigError, SandboxMissing) as error:
         print(f"cannot evaluate: {error}", file=sys.stderr)
         return 2
-    result = {"benchmark": name, "policy": policy, "data": source, **summary(attempts, ks)}
-    if policy != REFERENCE:
-        result |= {"chat": chat, "temperature": how.temperature, "seed": seed}
-    if details_to is not None:
-        mbpp.write_details(details_to, result, details(found, attempts))
     print(json.dumps(result) if as_json else as_text(result), file=out or sys.stdout)
     return 1 if result["void"] else 0
+
+
+def _record(
+    known: dict[str, Any],
+    how: dict[str, Any],
+    problems: Sequence[Problem],
+    attempts: Sequence[Sequence[Attempt]],
+    ks: Sequence[int],
+    details_to: Path | None,
+) -> dict[str, Any]:
+    result = {**known, **summary(attempts, ks), **how}
+    if details_to is not None:
+        mbpp.write_details(details_to, result, details(problems, attempts))
+    return result
 
 
 def parse_k(k: str | Sequence[int], samples: int | None) -> list[int]:
@@ -138,21 +164,6 @@ def ask(name: str, source: str, chat: bool, most: int | None) -> list[Question]:
 async def _references(found: Sequence[Problem], judge: Judge) -> list[list[Attempt]]:
     async with judge:
         return await attempt_references(found, judge)
-
-
-async def _policy(
-    asked: Sequence[Question],
-    speak: Any,
-    policy: str,
-    judge: Judge,
-    samples: int,
-    sampling: Sampling,
-    seed: int,
-) -> list[list[Attempt]]:
-    async with judge:
-        return await attempt_all(
-            asked, speak, policy, judge, samples=samples, sampling=sampling, seed=seed
-        )
 
 
 def as_text(result: dict[str, Any]) -> str:

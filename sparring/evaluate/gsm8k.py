@@ -6,15 +6,18 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sparring.evaluate.benchmark import REFERENCE
+from sparring.evaluate.benchmark import REFERENCE, batch_size
 from sparring.evaluate.passk import wilson
 from sparring.game import Speak
 from sparring.judge.math_answer import final_answer, grade
+from sparring.progress import live
+from sparring.run.lines import in_batches, unfinished
+from sparring.run.policy import weights_of
 from sparring.run.rundir import write_whole
 from sparring.tasks.math import ASK, WordProblem, load_word_problems
 from sparring.types import Request, Sampling, Turn, Verdict, VoidGame, derive
@@ -128,8 +131,10 @@ def evaluate_policy(
     device: str = "auto",
     dtype: str = "auto",
     template: str | None = None,
+    lines: Path | None = None,
+    progress: Callable[[dict[str, Any]], None] | None = None,
 ) -> tuple[dict[str, Any], list[Solved]]:
-    """Load a policy, ask it everything, and count."""
+    """Load a policy, ask it everything, batch by batch, and count."""
     if policy == REFERENCE:
         solved = solve_by_reference(problems)
         return summary(solved), solved
@@ -141,13 +146,34 @@ def evaluate_policy(
     heat = temperature if temperature is not None else (0.0 if samples == 1 else 0.7)
     how = Sampling(temperature=heat, max_tokens=max_tokens)
     began = time.perf_counter()
-    solved = asyncio.run(
-        solve_all(problems, engine.act, speaker, samples=samples, sampling=how, seed=seed)
-    )
+    seen = 0  # tokens, in this life
+
+    async def ask(numbers: range) -> list[dict[str, Any]]:
+        nonlocal seen
+        part = [problems[i] for i in numbers]
+        found = await solve_all(part, engine.act, speaker, samples=samples, sampling=how, seed=seed)
+        seen += sum(s.tokens for one in found for s in one.solutions)
+        return [
+            {"id": one.problem.id, "solutions": [asdict(s) for s in one.solutions]} for one in found
+        ]
+
+    def tell(records: list[dict[str, Any]]) -> None:
+        if progress is not None:
+            right = sum(s.chosen.verdict.passed for s in map(_solved, problems, records))
+            progress({"iteration": len(records), "pass_rate": right / len(records)})
+
+    ids = [problem.id for problem in problems]
+    each = max(1, batch_size(engine) // samples)
+    work = in_batches(lines, ids, ask, batch=each, what="question", progress=tell)
+    solved = list(map(_solved, problems, asyncio.run(work)))
     spent = time.perf_counter() - began
-    tokens = sum(s.tokens for one in solved for s in one.solutions)
     found = {**summary(solved), "temperature": heat, "max_tokens": max_tokens, "seed": seed}
-    return {**found, "seconds": round(spent, 2), "tokens_per_s": round(tokens / spent)}, solved
+    return {**found, "seconds": round(spent, 2), "tokens_per_s": round(seen / spent)}, solved
+
+
+def _solved(problem: WordProblem, record: dict[str, Any]) -> Solved:
+    solutions = (Solution(**{**s, "verdict": Verdict(**s["verdict"])}) for s in record["solutions"])
+    return Solved(problem, tuple(solutions))
 
 
 def summary(solved: Sequence[Solved]) -> dict[str, Any]:
@@ -203,17 +229,18 @@ def eval_gsm8k(
     """`sparring eval gsm8k`. 0: done; 1: some attempts are void; bad input is an error."""
     source = data or SOURCES[name]
     found = load_word_problems(source, None if policy == REFERENCE else "test", problems)
-    result, solved = evaluate_policy(
-        found,
-        policy,
-        samples=samples or 1,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        seed=seed,
-    )
-    result = {"benchmark": name, "policy": policy, "data": source, **result}
-    if details_to is not None:
-        write_details(details_to, solved)
+    how: dict[str, Any] = {"samples": samples or 1, "temperature": temperature}
+    how |= {"max_tokens": max_tokens, "seed": seed}
+    known = {"benchmark": name, "policy": policy, "data": source}
+    plan = {**known, **how, "problems": len(found), "weights": weights_of(policy)}
+    with (
+        unfinished(details_to, plan) as lines,
+        live(f"{name} · {policy}", len(found), quiet=as_json) as progress,
+    ):
+        result, solved = evaluate_policy(found, policy, lines=lines, progress=progress, **how)
+        if details_to is not None:
+            write_details(details_to, solved)
+    result = {**known, **result}
     print(json.dumps(result) if as_json else as_text(result))
     return 1 if result["void"] else 0
 

@@ -23,8 +23,9 @@ from sparring.instances import (
     write_parquet,
 )
 from sparring.run.config import Config, ConfigError
+from sparring.run.lock import writing
 from sparring.run.policy import find_trained, load_engine
-from sparring.run.rundir import RunDir, write_whole
+from sparring.run.rundir import RunDir, holds_something, write_whole
 from sparring.selfplay import PLAN
 from sparring.types import MAIN, Episode, Sample
 
@@ -46,8 +47,13 @@ class Wish:
 
 def export(source: Path, out: Path) -> dict[str, Any]:
     """A run, or a folder of `sparring selfplay`, as a folder that verl starts from."""
-    if out.exists() and any(out.iterdir()):
-        raise ConfigError(f"{out} is not empty; choose another folder")
+    with writing(out):
+        if holds_something(out):
+            raise ConfigError(f"{out} is not empty; choose another folder")
+        return _export(source, out)
+
+
+def _export(source: Path, out: Path) -> dict[str, Any]:
     if (source / "config.yaml").is_file():
         kept, parts, wish = _from_run(RunDir.existing(source))
     elif (source / PLAN).is_file():
@@ -57,7 +63,6 @@ def export(source: Path, out: Path) -> dict[str, Any]:
     train, val = (rows_to_play(part, kept) for part in parts)
     if not train:
         raise ConfigError(f"{source} holds no games yet; there is nothing to export")
-    out.mkdir(parents=True, exist_ok=True)
     model = _model(wish.model, out)
     write_parquet(out / TRAIN, kept, train, "train")
     write_parquet(out / VAL, kept, val or train[:1], "val")  # verl wants one row at least

@@ -6,12 +6,14 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from sparring.engines.chat import Chat
+from sparring.learn import world
 from sparring.learn.batches import members
 from sparring.learn.demonstrations import Demonstration, to_samples
 from sparring.learn.device import choose_device, fast_allocations, use_tf32
@@ -19,9 +21,12 @@ from sparring.learn.export import export_policy
 from sparring.learn.learner import Learner
 from sparring.learn.models import ModelMissing
 from sparring.learn.policies import LoraPolicies, Policies, load_policies
+from sparring.learn.team import TeamLearner, ignore_signals
 from sparring.learn.workbench import threads, use_threads
-from sparring.run import checkpoint
+from sparring.run import checkpoint, console_log, interrupt
 from sparring.run.config import Config, ConfigError, make_config
+from sparring.run.lock import writing
+from sparring.run.metrics import memory_peaks
 from sparring.run.policy import find_trained
 from sparring.run.rundir import RunDir, append, write_whole
 from sparring.types import MAIN, Lesson
@@ -94,34 +99,106 @@ def fit_run(
 ) -> RunDir:
     """Epochs over the lessons that `make` gives; `told` says which they are, and a folder that was
     fitted to others is refused. `ready` may add to the lessons what only the model knows."""
-    _refuse_others(path, told)
-    learner = make_learner(config, name, start)
-    lessons = make(learner)  # before the folder: what cannot be used leaves nothing behind
-    run = RunDir.open(path, config, resume=resume)
-    write_whole(path / LESSONS, json.dumps(told, indent=1).encode())
-    first = _resume_from(run, learner)
-    if ready is not None:
-        ready(learner, run, lessons)
+    with interrupt.listening(), writing(path), console_log.kept(path):
+        _refuse_others(path, told)
+        with learning(config, name, start) as learner:
+            lessons = make(learner)  # before the folder: what cannot be used leaves nothing behind
+            run = RunDir.open(path, config, resume=resume)
+            write_whole(path / LESSONS, json.dumps(told, indent=1).encode())
+            first = _resume_from(run, learner)
+            if ready is not None:
+                ready(learner, run, lessons)
+            with interrupt.deferred():
+                _epochs(config, run, learner, lessons, first, progress)
+            export_adapter(learner.policies, name, config, path / "adapter")
+    return run
+
+
+def _epochs(
+    config: Config,
+    run: RunDir,
+    learner: Learner,
+    lessons: Sequence[Lesson],
+    first: int,
+    progress: Progress | None,
+) -> None:
     tokens = sum(len(s.ids) for lesson in lessons for s in members(lesson))
     for epoch in range(first + 1, config.iterations + 1):
         began = time.perf_counter()
-        stats = learner.fit(lessons, epoch - 1, config.iterations)
+        try:
+            with interrupt.limited():
+                stats = learner.fit(lessons, epoch - 1, config.iterations)
+        except interrupt.GivenUp:
+            interrupt.leave(epoch - 1, config.iterations, "epoch")
+            raise
         spent = time.perf_counter() - began
         metrics = {"iteration": epoch, "lessons": len(lessons), **stats}
-        metrics |= {"time/learn_s": spent, "tokens_per_s": tokens / spent}
+        metrics |= {"time/learn_s": spent, "tokens_per_s": tokens / spent, **memory_peaks()}
         append(run.metrics, metrics)
-        if epoch % config.checkpoint.every == 0 or epoch == config.iterations:
+        due = epoch % config.checkpoint.every == 0 or epoch == config.iterations
+        if due or interrupt.asked():
             _save(run, learner, epoch)
         if progress is not None:
             progress(metrics)
-    export_adapter(learner.policies, name, config, path / "adapter")
-    return run
+        interrupt.leave(epoch, config.iterations, "epoch")
+
+
+@contextmanager
+def learning(config: Config, name: str, start: str | None) -> Iterator[Learner]:
+    """The learner while it is needed. Where a launcher started several processes, the others make
+    one like it and do what this one does, until it is done or leaves in good order."""
+    if world.size() > 1:
+        _all(config.engine.device).hand_out((config.model_dump(mode="json"), name, start))
+    learner = make_learner(config, name, start)
+    try:
+        yield learner
+    except (ConfigError, interrupt.Interrupted, interrupt.Left):
+        learner.dismiss()
+        raise
+    learner.dismiss()
+
+
+def help_fit(device: str) -> None:
+    """The life of a process other than the first: one learner after the other."""
+    ignore_signals()
+    together = _all(device)
+    while (asked := together.hand_out()) is not None:
+        config, name, start = asked
+        try:
+            learner = make_learner(make_config(config), name, start)
+        except ConfigError:
+            continue  # the first process says so
+        assert isinstance(learner, TeamLearner)
+        learner.serve()
+
+
+@contextmanager
+def leading(device: str) -> Iterator[None]:
+    """While this lasts, the other processes wait for learners to help; then they leave."""
+    if world.size() == 1:
+        yield
+        return
+    together = _all(device)
+    try:
+        yield
+    except (ConfigError, interrupt.Interrupted, interrupt.Left):
+        together.hand_out(None)
+        raise
+    together.hand_out(None)
+
+
+def _all(device: str) -> world.World:
+    return world.World(world.size(), choose_device(device, "auto")[0])
 
 
 def make_learner(config: Config, name: str, start: str | None) -> Learner:
     """The model on its device, with one policy to move, which begins as `start` says."""
+    if config.learn.spread:
+        raise ConfigError("learn.spread is for the loop; demonstrations and pairs learn without")
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype)
+    together = _all(config.engine.device)
+    device = world.own_device(device)
     use_tf32(config.engine.tf32, device)
     try:
         policies = load_policies(
@@ -145,7 +222,10 @@ def make_learner(config: Config, name: str, start: str | None) -> Learner:
             found.load_into(policies, name)
         except ValueError as error:
             raise ConfigError(f"{start} cannot be gone on from: {error}") from error
-    return Learner(policies, [name], config.learn, seed=config.seed)
+    kind = TeamLearner if together.size > 1 else Learner
+    learner = kind(policies, [name], config.learn, seed=config.seed)
+    learner.world = together
+    return learner
 
 
 def digest(records: Any) -> str:

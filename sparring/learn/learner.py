@@ -33,6 +33,7 @@ from sparring.learn.policies import REFERENCE as REFERENCE
 from sparring.learn.policies import Policies
 from sparring.learn.recompute import layers_of, recomputing
 from sparring.learn.world import World
+from sparring.run import interrupt
 from sparring.run.config import LearnConfig
 from sparring.types import BASE, Lesson, Sample, derive
 
@@ -111,13 +112,15 @@ class Learner:
     def entropy_bonus(self, iteration: int, iterations: int) -> float:
         """A straight line from `entropy` to `entropy_end`: curious at first, then decided."""
         begin, end = self.config.entropy, self.config.entropy_end
-        return begin if end is None else begin + (end - begin) * iteration / max(1, iterations)
+        moved = min(1.0, iteration / max(1, iterations))
+        return begin if end is None else begin + (end - begin) * moved
 
     def fit(
         self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1
     ) -> dict[str, float]:
         """Learn from one iteration's lessons; returns means over its optimizer steps."""
         stats: dict[str, float] = {}
+        iterations = self.config.horizon or iterations
         self._entropy_bonus = self.entropy_bonus(iteration, iterations)
         for name in self.optimizers:
             mine = [x for x in lessons if x.policy == name and all(any(s.mask) for s in members(x))]
@@ -146,6 +149,8 @@ class Learner:
                 if self.by_steps:
                     done = began * self.config.epochs + epoch
                     lr = self.lr(done * len(parts) + place, fits * self.config.epochs * len(parts))
+                if self.world.size == 1:  # several must not be left by one of them
+                    interrupt.check()
                 found = self._gather(name, part, iteration, epoch, place)
                 if gap is None and not self.supervised:
                     gap = found["canary"]
@@ -209,7 +214,9 @@ class Learner:
             return
         device = torch.device(self.policies.device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(derive(self.seed, "dropout", *place))
+            # Several processes read different lessons, and drop different things.
+            mine = (self.world.rank,) if self.world.size > 1 else ()
+            torch.manual_seed(derive(self.seed, "dropout", *place, *mine))
             yield
 
     def _gather(self, name: str, lessons: list[Lesson], *place: object) -> dict[str, float]:

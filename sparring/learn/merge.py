@@ -11,6 +11,7 @@ import torch
 from sparring.learn.models import ModelMissing, load_model, smollm2_folder
 from sparring.learn.policies import LoraPolicies, wrap_model
 from sparring.run.config import Config, ConfigError
+from sparring.run.lock import writing_file
 from sparring.run.policy import find_trained
 
 # The most that the mean logprob over a probe may differ, in nats. Float32 sums in another order;
@@ -22,8 +23,13 @@ _PROBE = "A train has 12 cars of 8 seats. How many seats are there? 12 x 8 = 96.
 def merge(policy: str, out: Path, *, base: str | None = None) -> dict[str, Any]:
     """Fold a policy into its base, or into another one of the same shape, and check that it still
     speaks the same."""
-    if out.exists():
-        raise ConfigError(f"{out} is there already; choose another folder")
+    with writing_file(out):
+        if out.exists():
+            raise ConfigError(f"{out} is there already; choose another folder")
+        return _merge(policy, out, base)
+
+
+def _merge(policy: str, out: Path, base: str | None) -> dict[str, Any]:
     found = find_trained(policy)
     if found is None:
         raise ConfigError(f"{policy} is neither a run nor a folder with an adapter of peft")
@@ -88,7 +94,6 @@ def _load(name: str, config: Config) -> tuple[Any, Any]:
 
 
 def _save(model: Any, tokenizer: Any, out: Path) -> None:
-    out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(f".{out.name}.merging")
     shutil.rmtree(unfinished, ignore_errors=True)
     tokenizer.save_pretrained(unfinished)

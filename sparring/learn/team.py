@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
@@ -113,12 +111,16 @@ def spread_out(learner: Learner) -> None:
 
 def help_learn(config: Config, folder: Path | None = None) -> None:
     """The life of a process other than the first."""
-    # Signals are for the first process, which then says what to do.
-    for number in interrupt.SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+    ignore_signals()
     learner = make_learner(config, folder)
     if isinstance(learner, TeamLearner):
         learner.serve()
+
+
+def ignore_signals() -> None:
+    """They are for the first process, which then says what to do."""
+    for number in interrupt.SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def make_learner(config: Config, folder: Path | None = None) -> Learner:
@@ -129,9 +131,7 @@ def make_learner(config: Config, folder: Path | None = None) -> Learner:
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
     team = world.size() > 1
     together = world.World(world.size(), device)
-    if team and device == "cuda":
-        local = int(os.environ.get("LOCAL_RANK", "0"))
-        device = f"cuda:{local % torch.cuda.device_count()}"
+    device = world.own_device(device)
     use_tf32(config.engine.tf32, device)
     learned = needs.learned_policies(config, make_games(config.games).values())
     words: dict[str, Any] = {

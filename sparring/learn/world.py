@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 Item = TypeVar("Item")
+_WAIT = timedelta(days=1)  # the others wait while the first one plays, evaluates or judges
 
 
 def rank() -> int:
@@ -23,6 +25,13 @@ def size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def own_device(device: str) -> str:
+    """The GPU of this process, where several share a machine."""
+    if size() == 1 or device != "cuda":
+        return device
+    return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
+
+
 class World:
     """One process among several. Alone, every method does what one process needs: nothing."""
 
@@ -31,7 +40,7 @@ class World:
         if processes > 1:
             from accelerate import PartialState
 
-            state = PartialState(cpu=not device.startswith("cuda"))
+            state = PartialState(cpu=not device.startswith("cuda"), timeout=_WAIT)
             self.size, self.rank = state.num_processes, state.process_index
 
     def most(self, lessons: int, asked: int | None) -> int | None:

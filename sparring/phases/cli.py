@@ -15,7 +15,16 @@ Recipe = Annotated[str, typer.Option(help="The recipe that says the rest.")]
 Smoke = Annotated[bool, typer.Option(help="Shrunk, with nano.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
 Out = Annotated[Path, typer.Option(help="What to make.")]
+Processes = Annotated[int, typer.Option(min=1, help="So many that learn, one GPU each.")]
 NAME = "coherent-math"
+
+
+@app.callback()
+def one_process(context: typer.Context) -> None:
+    from sparring.run.team import refuse_several
+
+    if context.invoked_subcommand not in ("sft", "dpo"):
+        refuse_several(f"math {context.invoked_subcommand}")
 
 
 @app.command()
@@ -24,13 +33,16 @@ def sft(
     overrides: Overrides = None,
     recipe: Recipe = NAME,
     smoke: Smoke = False,
+    processes: Processes = 1,
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune on worked solutions (tasks.source), into OUT/lora and, folded, OUT/merged."""
     from sparring.phases import coherent_math as phases
 
     config = _config(recipe, overrides, smoke)
-    _say("sft", phases.sft(config, out, say=_progress(as_json)), as_json)
+    with _together(processes, config.engine.device) as leads:
+        if leads:
+            _say("sft", phases.sft(config, out, say=_progress(as_json)), as_json)
 
 
 @app.command()
@@ -73,14 +85,17 @@ def dpo(
     overrides: Overrides = None,
     recipe: Recipe = NAME,
     smoke: Smoke = False,
+    processes: Processes = 1,
     as_json: AsJson = False,
 ) -> None:
     """Train on pairs; OUT is a policy from then on."""
     from sparring.phases import coherent_math as phases
 
     config = _config(recipe, overrides, smoke)
-    found = phases.dpo(config, model, preferences, out, say=_progress(as_json))
-    _say("dpo", found, as_json)
+    with _together(processes, config.engine.device) as leads:
+        if leads:
+            found = phases.dpo(config, model, preferences, out, say=_progress(as_json))
+            _say("dpo", found, as_json)
 
 
 @app.command("eval")
@@ -97,6 +112,12 @@ def evaluate(
 
     config = _config(recipe, overrides, smoke)
     _say("eval", phases.evaluation(config, policy, out, say=_progress(as_json)), as_json)
+
+
+def _together(processes: int, device: str) -> Any:
+    from sparring.run.team import together
+
+    return together(processes, device)
 
 
 def _config(recipe: str, overrides: list[str] | None, smoke: bool) -> Any:

@@ -18,8 +18,11 @@ from sparring.learn.device import choose_device, use_tf32
 from sparring.phases.made import Facts, fingerprint, make
 from sparring.phases.preferences import build_preferences, read_preferences
 from sparring.phases.rollouts import collect_rollouts, read_rollouts
+from sparring.run import console_log, interrupt
 from sparring.run.config import Config, ConfigError, dump
-from sparring.run.rundir import RunDir, write_whole
+from sparring.run.lines import unfinished
+from sparring.run.lock import writing
+from sparring.run.rundir import RunDir, holds_something, write_whole
 from sparring.tasks import training_tasks
 from sparring.tasks.math import (
     ASK,
@@ -263,21 +266,24 @@ def evaluation(
         **_template(config),
     }
 
-    def work(unfinished: Path) -> Facts:
+    def work(place: Path) -> Facts:
         use_tf32(config.engine.tf32, choose_device(config.engine.device, config.engine.dtype)[0])
-        result, solved = evaluate_policy(
-            problems,
-            policy,
-            samples=told.samples,
-            temperature=told.temperature,
-            max_tokens=told.max_tokens,
-            seed=config.seed,
-            batch=config.engine.max_batch,
-            device=config.engine.device,
-            dtype=config.engine.dtype,
-            template=config.template,
-        )
-        write_details(unfinished, solved)
+        with unfinished(place, inputs, remake=True) as lines:
+            result, solved = evaluate_policy(
+                problems,
+                policy,
+                samples=told.samples,
+                temperature=told.temperature,
+                max_tokens=told.max_tokens,
+                seed=config.seed,
+                batch=config.engine.max_batch,
+                device=config.engine.device,
+                dtype=config.engine.dtype,
+                template=config.template,
+                lines=lines,
+                progress=lambda m: say(f"eval: {m['iteration']} of {len(problems)} questions"),
+            )
+            write_details(place, solved)
         return result
 
     say(f"eval: {policy} on {len(problems)} questions")
@@ -286,6 +292,11 @@ def evaluation(
 
 def run_all(config: Config, path: Path, *, resume: bool = False, say: Say = quiet) -> Path:
     """All phases into one folder. What is there and would come out the same is not made again."""
+    with interrupt.listening(), writing(path), console_log.kept(path):
+        return _run_all(config, path, resume, say)
+
+
+def _run_all(config: Config, path: Path, resume: bool, say: Say) -> Path:
     training_problems(config)  # refused now, not after the first evaluation
     if not (path / "config.yaml").is_file():
         need_model(config)  # before the folder: what cannot be had leaves nothing behind
@@ -351,10 +362,11 @@ def _open(config: Config, path: Path, resume: bool) -> None:
             raise ConfigError(f"{path} holds a run of another kind; give this one another folder")
         if not resume:
             raise ConfigError(f"{path} holds this run already; add --resume to go on with it")
-    elif path.exists() and any(p.name != ".config.yaml.unfinished" for p in path.iterdir()):
+    elif holds_something(path):
         raise ConfigError(f"{path} is not empty and holds no run; choose another folder")
     path.mkdir(parents=True, exist_ok=True)
     write_whole(path / "config.yaml", dump(config).encode())
+    console_log.begin(path)
 
 
 def epoch_line(phase: str, say: Say) -> Callable[[dict[str, Any]], None]:

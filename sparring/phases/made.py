@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sparring.run import checkpoint
+from sparring.run import checkpoint, interrupt
 from sparring.run.config import ConfigError
+from sparring.run.lock import writing_file
 from sparring.run.outputs import need_file
 from sparring.run.rundir import write_whole
 
@@ -30,6 +31,13 @@ def make(
     """The record of `out`, which `work` makes unless it is there already. `work` is given a place
     beside it, in which it may find what an earlier life left of the same work."""
     need_file(_beside(out, f".{out.name}.begun.json"), "--out")
+    with interrupt.listening(), writing_file(out):
+        return _made(phase, out, inputs, work, remake)
+
+
+def _made(
+    phase: str, out: Path, inputs: Facts, work: Callable[[Path], Facts], remake: bool
+) -> Facts:
     key, record = digest({"phase": phase, **inputs}), _beside(out, f"{out.name}.made.json")
     found = _read(record)
     if found.get("inputs") == key:
@@ -47,8 +55,6 @@ def make(
 
 def _make(phase: str, out: Path, key: str, record: Path, work: Callable[[Path], Facts]) -> Facts:
     unfinished, begun = _unfinished(out), _beside(out, f".{out.name}.begun.json")
-    new = [folder for folder in out.parents if not folder.exists()]
-    out.parent.mkdir(parents=True, exist_ok=True)
     if _read(begun).get("inputs") != key:
         _remove(unfinished)
         write_whole(begun, json.dumps({"inputs": key}).encode())
@@ -59,8 +65,6 @@ def _make(phase: str, out: Path, key: str, record: Path, work: Callable[[Path], 
         # Refused, not interrupted: nothing of it is worth keeping.
         _remove(unfinished)
         begun.unlink(missing_ok=True)
-        for folder in new:
-            folder.rmdir()
         raise
     found = {
         "phase": phase,

@@ -13,7 +13,8 @@ from typing import Any
 from sparring.collect import Job, collect
 from sparring.games.coherent_math import CoherentMath
 from sparring.run.config import Config, ConfigError
-from sparring.run.rundir import append, mend, read_lines, write_whole
+from sparring.run.lines import in_batches
+from sparring.run.rundir import read_lines
 from sparring.tasks.math import WordProblem
 from sparring.types import Episode, Sampling, Task, derive
 
@@ -32,7 +33,9 @@ def collect_rollouts(
 ) -> dict[str, Any]:
     """Ask in chunks and write each one down at once. A file that breaks off is gone on with from
     its last whole chunk, so that the batches, and with them the numbers, are the same again."""
-    tokens, spent = asyncio.run(_collect(config, game, problems, engine, policy, out, progress))
+    began = time.perf_counter()
+    tokens = asyncio.run(_collect(config, game, problems, engine, policy, out, progress))
+    spent = time.perf_counter() - began
     return {**summary(list(read_lines(out))), "tokens_per_s": round(tokens / max(spent, 1e-9))}
 
 
@@ -44,13 +47,13 @@ async def _collect(
     policy: str,
     out: Path,
     progress: Progress | None,
-) -> tuple[int, float]:
-    """Tokens sampled, and the seconds that took."""
-    chunk = config.math.rollouts.chunk
-    tokens, began = 0, time.perf_counter()
-    for start in range(_whole_chunks(out, chunk, len(problems)), len(problems), chunk):
-        part = problems[start : start + chunk]
-        jobs = [_job(config, game, policy, start + i, p) for i, p in enumerate(part)]
+) -> int:
+    """How many tokens were sampled."""
+    tokens = 0
+
+    async def ask(numbers: range) -> list[dict[str, Any]]:
+        nonlocal tokens
+        jobs = [_job(config, game, policy, i, problems[i]) for i in numbers]
         episodes = await collect(
             jobs,
             engine.act,
@@ -58,12 +61,17 @@ async def _collect(
             sampling=Sampling(**config.sampling.model_dump()),
             outside=engine.outside,
         )
-        for episode, problem in zip(episodes, part, strict=True):
-            append(out, as_line(episode, problem))
         tokens += sum(len(turn.token_ids) for e in episodes for turn in e.turns)
+        return [as_line(e, problems[i]) for i, e in zip(numbers, episodes, strict=True)]
+
+    def tell(lines: list[dict[str, Any]]) -> None:
         if progress is not None:
-            progress(f"rollouts: {start + len(part)} of {len(problems)} questions")
-    return tokens, time.perf_counter() - began
+            progress(f"rollouts: {len(lines)} of {len(problems)} questions")
+
+    ids = [problem.id for problem in problems]
+    chunk = config.math.rollouts.chunk
+    await in_batches(out, ids, ask, batch=chunk, what="question", progress=tell)
+    return tokens
 
 
 def _job(config: Config, game: CoherentMath, policy: str, i: int, problem: WordProblem) -> Job:
@@ -88,16 +96,6 @@ def as_line(episode: Episode, problem: WordProblem) -> dict[str, Any]:
         "scores": episode.facts.get("scores", {}),
         "trajectories": episode.facts.get("trajectories", []),
     }
-
-
-def _whole_chunks(out: Path, chunk: int, questions: int) -> int:
-    """How many questions are done for good; what is left of a torn chunk is cut off."""
-    mend(out)
-    lines = list(read_lines(out))
-    done = len(lines) if len(lines) == questions else len(lines) // chunk * chunk
-    if done < len(lines):
-        write_whole(out, "".join(json.dumps(line) + "\n" for line in lines[:done]).encode())
-    return done
 
 
 def read_rollouts(path: Path) -> list[dict[str, Any]]:

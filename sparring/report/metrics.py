@@ -211,6 +211,10 @@ def place(key: str) -> Place:
         label = humanise(rest[-1].removesuffix("_s"))
         explain = "Wall-clock of each part of an iteration."
         return Place(SPEED, "Seconds per iteration", explain, label=label)
+    if head == "memory" and rest:
+        label = humanise(rest[-1].removesuffix("_peak_gb")).replace("Cpu", "CPU")
+        explain = "The most that the run's process has held so far, in GB."
+        return Place(SPEED, "Peak memory", explain, label=label.replace("Gpu", "GPU"))
     if head == "verdicts" and rest:
         label = humanise(" ".join(rest))
         return Place("Verdicts", "What the judge ruled", "Rulings by kind.", label=label)

@@ -258,6 +258,14 @@ class Config(Section):
     canary: float = Field(0.1, gt=0)  # nats per token between sampled and learner's logprobs
     sandbox: Literal["bubblewrap", "unsafe"] = "bubblewrap"
 
+    @property
+    def horizon(self) -> int | None:
+        """Iterations that the learning rate and the entropy bonus move over; None: they do not."""
+        learn = self.learn
+        rate = learn.schedule != "constant" and not learn.restart  # which begins it anew as well
+        moves = rate or learn.entropy_end is not None
+        return (learn.horizon or self.iterations) if moves else None
+
 
 def recipe_names() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*.yaml"))

@@ -1,52 +1,188 @@
-"""Leaves in good order when asked to: a scheduler that wants its machine back sends a signal first,
-and the run then ends its iteration, writes a checkpoint and says that it is to be resumed."""
+"""Leaves in good order when asked to, by a scheduler that wants its machine back or by Ctrl-C: what
+is under way is ended, or after some seconds given up; a checkpoint is written; and the exit code
+says that the work is to be resumed. Asked a second time, the process ends on the spot."""
 
 from __future__ import annotations
 
+import asyncio
+import math
+import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from sparring.run.rundir import RunError
 
+Result = TypeVar("Result")
 AGAIN = 75  # the exit code that means: resume me
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-_asked: list[str] = []  # the signals that came
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+GRACE_S = 10.0  # for a batch of games or questions to end; a scheduler kills after 30 or more
+_SAME_S = 2.0  # launchers pass on signals that the process has got already; they are one request
 
 
 class Interrupted(RunError):
-    """The run was asked to leave; what it has learned is in a checkpoint."""
+    """The work was asked to leave; what is done is on disk."""
+
+
+class GivenUp(RunError):
+    """What was under way did not end within its time."""
+
+
+class Left(KeyboardInterrupt):
+    """Asked to leave at a moment when nothing had to be ended first."""
+
+
+class _State:
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+        self.asked_at = math.inf
+        self.listening = self.deferred = 0
+        self.limited = False  # whether what is under way may be given up
+        self.over = False  # whether nobody waits for anything any more
+        self.wake: list[Any] = []  # called when a signal comes
+
+
+_state = _State()
 
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """The time in which a signal asks the run to leave instead of ending it on the spot."""
-    _asked.clear()
-    if threading.current_thread() is not threading.main_thread():
+    """The time in which a signal asks to leave: at once, or where `deferred` in good order."""
+    if _state.listening or threading.current_thread() is not threading.main_thread():
         yield  # only the main thread hears signals
         return
+    _state.signals.clear()
+    _state.asked_at, _state.listening, _state.over = math.inf, 1, False
     before = {number: signal.signal(number, _hear) for number in SIGNALS}
     try:
         yield
+    except Left:
+        raise Interrupted(
+            f"{_name()} came: left at once, with nothing under way; what is done is on disk, and "
+            "--resume goes on from there"
+        ) from None
     finally:
+        _state.listening, _state.over = 0, False
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
+@contextmanager
+def deferred() -> Iterator[None]:
+    """The time in which a signal is only noted; whoever works calls `leave` where that is good."""
+    _state.deferred += 1
+    try:
+        yield
+    finally:
+        _state.deferred -= 1
+
+
 def asked() -> bool:
-    return bool(_asked)
+    return bool(_state.signals)
 
 
-def leave(iteration: int, iterations: int) -> None:
-    """Leave here, where a checkpoint has just been written, if that was asked for."""
-    if _asked and iteration < iterations:
+def leave(done: int, total: int, what: str = "iteration", kept: str = "with a checkpoint") -> None:
+    """Leave here, where what is done has just been written, if that was asked for."""
+    if _state.signals and done < total:
         raise Interrupted(
-            f"{_asked[0]} came: the run left after iteration {iteration} of {iterations}, with a "
-            "checkpoint; --resume goes on from there"
+            f"{_name()} came: left after {what} {done} of {total}, {kept}; --resume goes on from "
+            "there"
         )
 
 
+def check() -> None:
+    """For loops that may take long inside `limited`, in any thread: ends them when it is time."""
+    if _state.over:
+        raise GivenUp("nobody waits for this any more")
+    if _state.limited and time.monotonic() > _state.asked_at + _grace():
+        raise GivenUp(f"{_name()} came, and this was not done within {GRACE_S:g} s")
+
+
+def end_threads() -> None:
+    """The process is about to leave: threads that still generate are not waited for."""
+    _state.over = True
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """The time in which what is under way may be given up after a signal: nothing but itself is
+    lost by that."""
+    before, _state.limited = _state.limited, True
+    try:
+        yield
+    finally:
+        _state.limited = before
+
+
+async def in_time(work: Coroutine[Any, Any, Result]) -> Result:
+    """What `work` comes to. After a signal it is given its time to end and then cancelled."""
+    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    came = asyncio.Event()
+
+    def wake() -> None:
+        loop.call_soon_threadsafe(came.set)
+
+    waiting = asyncio.ensure_future(came.wait())
+    _state.wake.append(wake)
+    if asked():
+        came.set()
+    try:
+        with limited():
+            await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                left = _state.asked_at + _grace() - time.monotonic()
+                await asyncio.wait({task}, timeout=left if left < math.inf else None)
+            if not task.done():
+                await _cancel(task)
+                raise GivenUp(f"{_name()} came, and this was not done within {GRACE_S:g} s")
+            return task.result()
+    finally:
+        _state.wake.remove(wake)
+        for each in (task, waiting):
+            each.cancel()
+
+
+async def _cancel(task: asyncio.Future[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _grace() -> float:
+    """SIGUSR1 is a warning minutes ahead, and then there is time to end what is under way."""
+    return math.inf if set(_state.signals) <= {signal.SIGUSR1} else GRACE_S
+
+
+def _name() -> str:
+    return signal.Signals(_state.signals[0]).name
+
+
 def _hear(number: int, frame: Any) -> None:
-    _asked.append(signal.Signals(number).name)
+    now = time.monotonic()
+    hard = [n for n in _state.signals if n != signal.SIGUSR1]
+    if hard and number != signal.SIGUSR1:
+        by_hand = number == signal.SIGINT and hard[-1] == signal.SIGINT
+        if not by_hand and now < _state.asked_at + _SAME_S:
+            return
+        _say("leaving at once: what was under way is lost")
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    if not hard:
+        _state.asked_at = now
+    _state.signals.append(number)
+    if not _state.deferred:
+        end_threads()
+        raise Left
+    if len(_state.signals) == 1:
+        _say(f"{_name()}: ending what is under way, then leaving; once more leaves at once")
+    for wake in _state.wake:
+        wake()
+
+
+def _say(line: str) -> None:
+    """By the system call: the interrupted code may hold the lock of a stream."""
+    shown = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
+    os.write(2, f"{shown}\nsparring: {line}\n".encode())

@@ -21,6 +21,8 @@ class LearnConfig(Section):
     lr: float = Field(1e-5, gt=0)
     schedule: Literal["constant", "linear"] = "constant"
     lr_floor: float = Field(0.05, ge=0, le=1)  # share of lr that a linear schedule ends at
+    # Iterations that `schedule` and `entropy_end` move over; None: all of the run.
+    horizon: int | None = Field(None, ge=1)
     # Iterations; optimizer steps where there is no reward, or each iteration begins anew.
     warmup: int = Field(0, ge=0)
     betas: tuple[Beta, Beta] = (0.9, 0.99)

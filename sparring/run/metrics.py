@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -88,6 +90,17 @@ def staleness(episodes: Sequence[Episode], versions: Mapping[str, int]) -> dict[
         if turn.trainable
     ]
     return {"staleness/mean": fmean(behind), "staleness/max": max(behind)} if behind else {}
+
+
+def memory_peaks() -> dict[str, float]:
+    """The most memory that this process has held so far, and on its GPU where it uses one."""
+    unit = 1 if sys.platform == "darwin" else 1024  # of what the system counts in, in bytes
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    found = {"memory/cpu_peak_gb": peak / 2**30}
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        found["memory/gpu_peak_gb"] = torch.cuda.max_memory_allocated() / 2**30
+    return found
 
 
 def timings(

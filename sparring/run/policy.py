@@ -177,6 +177,15 @@ def find_trained(policy: str) -> Trained | None:
     return Trained(config, files[who], who)
 
 
+def weights_of(policy: str) -> str:
+    """What tells the weights of a policy from those it may have later."""
+    found = find_trained(policy)
+    if found is None:
+        return policy
+    stat = found.file.stat()
+    return f"{found.file} {stat.st_size} {stat.st_mtime_ns}"
+
+
 def _base_beside(policy: str, folder: Path) -> str:
     """A base model that is a folder is found again where it and the run have moved together."""
     parts = Path(policy).parts

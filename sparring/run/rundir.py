@@ -12,9 +12,13 @@ from typing import Any
 
 import yaml
 
-from sparring.run import checkpoint
+from sparring.run import checkpoint, console_log
 from sparring.run.config import Config, ConfigError, dump, make_config
+from sparring.run.lock import LOCK
 from sparring.types import Episode, episode_from_json, episode_to_json
+
+# Keys that may change when a run is resumed: they shape nothing that is done already.
+AFTER = ("tracking.", "evaluate.", "checkpoint.")
 
 
 class RunError(RuntimeError):
@@ -30,31 +34,52 @@ class RunDir:
         self.events = path / "events.jsonl"
         self.checkpoints = path / "checkpoints"
         self.episodes = path / "episodes"
+        self.changed: list[str] = []  # keys of the config, by a life that has just begun
 
     @classmethod
     def open(cls, path: Path, config: Config, *, resume: bool) -> RunDir:
         """A new run, or the same one again; never another run's folder."""
         run = cls(path)
         if (path / "config.yaml").exists():
-            changed = differing(run.config().model_dump(), config.model_dump())
-            if changed:
-                raise ConfigError(
-                    f"{path} holds a run with another config ({', '.join(changed)} differ); "
-                    "give this run another folder with --run"
-                )
+            before = run.config()
+            run._refuse_another_past(before, config)
             if not resume and run.metrics.exists():
                 raise ConfigError(f"{path} holds this run already; add --resume to go on with it")
             for log in (run.metrics, run.events):
                 mend(log)
+            run.changed = changes(before, config)
+            if run.changed:
+                write_whole(path / "config.yaml", dump(config).encode())
             run._make_folders()
+            console_log.begin(path)
             return run
-        # A kill may have left no more than the beginnings of the config.
-        if path.exists() and any(p.name != ".config.yaml.unfinished" for p in path.iterdir()):
+        if holds_something(path):
             raise ConfigError(f"{path} is not empty and holds no run; choose another folder")
         path.mkdir(parents=True, exist_ok=True)
         write_whole(path / "config.yaml", dump(config).encode())
         run._make_folders()
+        console_log.begin(path)
         return run
+
+    def _refuse_another_past(self, before: Config, config: Config) -> None:
+        """Refuse a config with which what is done would have been done otherwise."""
+        kept = [key for key in changes(before, config) if not key.startswith(AFTER)]
+        if before.horizon == config.horizon:
+            kept = [key for key in kept if key not in ("iterations", "learn.horizon")]
+        done = max((m["iteration"] for m in read_lines(self.metrics)), default=0)
+        if config.iterations < min(done, before.iterations):
+            raise ConfigError(f"{self.path} has {done} iterations already, more than iterations=")
+        hint = "give this run another folder with --run"
+        if "iterations" in kept:
+            hint = (
+                f"learn.schedule and learn.entropy_end go by the run's length: to go on at what "
+                f"they end with, add learn.horizon={before.horizon}; or begin another run with "
+                f"begin.main={self.path}"
+            )
+        if kept:
+            raise ConfigError(
+                f"{self.path} holds a run with another config ({', '.join(kept)} differ); {hint}"
+            )
 
     def _make_folders(self) -> None:
         begun = any(m["iteration"] > 0 for m in read_lines(self.metrics))
@@ -110,9 +135,20 @@ class RunDir:
         later on are put aside: damaged, or it would have been one of them to resume from, unless
         an earlier one was asked for."""
         kept = [m for m in read_lines(self.metrics) if m["iteration"] <= iteration]
-        write_whole(self.metrics, b"".join(json.dumps(m).encode() + b"\n" for m in kept))
+        first: dict[int, dict[str, Any]] = {}
+        for line in kept:
+            first.setdefault(line["iteration"], line)
+        once = list(first.values())
+        write_whole(self.metrics, b"".join(json.dumps(m).encode() + b"\n" for m in once))
+        again = len(kept) - len(once)
         kept = [e for e in read_lines(self.events) if e["iteration"] <= iteration]
         write_whole(self.events, b"".join(json.dumps(e).encode() + b"\n" for e in kept))
+        if again:
+            detail = f"{again} lines of {self.metrics.name} were there twice; the first stays"
+            self.event(iteration, "duplicates", detail)
+        if self.changed:
+            self.event(iteration, "config", f"changed from here on: {', '.join(self.changed)}")
+            self.changed = []
         for path in self.episodes.glob("*.jsonl.gz"):
             if int(path.name.split(".")[0]) > iteration:
                 path.unlink()
@@ -130,6 +166,17 @@ class RunDir:
 
     def _episodes_of(self, iteration: int) -> Path:
         return self.episodes / f"{iteration:06d}.jsonl.gz"
+
+
+def changes(before: Config, config: Config) -> list[str]:
+    return differing(before.model_dump(), config.model_dump())
+
+
+def holds_something(folder: Path) -> bool:
+    """Whether anything is in a folder but a lock and what a kill may have left of a config."""
+    return folder.exists() and any(
+        p.name not in (LOCK, ".config.yaml.unfinished") for p in folder.iterdir()
+    )
 
 
 def differing(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

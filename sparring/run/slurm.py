@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal, get_args
 
-from sparring.run.config import ConfigError
+from sparring.run.config import Config, ConfigError
 from sparring.run.interrupt import AGAIN
 
 Launcher = Literal["plain", "accelerate", "ray"]
@@ -61,6 +61,24 @@ def check(job: Job) -> None:
             f"{job.nodes} nodes need something that starts on all of them: "
             "--launcher accelerate (the learner on many GPUs) or ray (rollouts on many machines)"
         )
+
+
+def check_recipe(job: Job, config: Config) -> None:
+    """Refuse what the job's launcher cannot run, before it waits in a queue to be refused."""
+    several = job.launcher == "accelerate" and job.nodes * job.tasks > 1
+    reason = ""
+    if config.pipeline != "loop" and job.launcher == "ray":
+        reason = f"{config.pipeline} has no replicas to spread: say --launcher accelerate"
+    elif config.pipeline != "loop" and config.learn.spread:
+        reason = "learn.spread is for the loop: leave it out"
+    elif several and config.collect.ahead:
+        reason = "collect.ahead is for one process that learns: leave it out, or say --gpus 1"
+    elif several and config.bases:
+        reason = "bases of their own are for one process: say --gpus 1"
+    elif config.learn.spread and not several:
+        reason = "learn.spread spreads weights over processes: say --gpus"
+    if reason:
+        raise ConfigError(f"{job.recipe} cannot run that way: {reason}")
 
 
 def script(job: Job, python: str = sys.executable) -> str:

@@ -43,6 +43,7 @@ def submit(
         account=account, cpus=cpus, launcher=cast(slurm.Launcher, chosen), warn_s=warn_s,
         smoke=smoke, more=tuple(sbatch or ()),
     )  # fmt: skip
+    slurm.check_recipe(job, config)
     if dry_run:
         slurm.check(job)
         print(slurm.script(job), end="")

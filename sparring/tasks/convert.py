@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparring.run.config import ConfigError
+from sparring.run.lock import writing_file
 from sparring.run.rundir import write_whole
 from sparring.tasks.code import Problem, problem_of
 from sparring.tasks.problems import definitions, fault, parsed
@@ -19,8 +20,13 @@ _EASY, _MEDIUM = 3, 8  # statements of the reference; MBPP itself grades nothing
 def convert_mbpp(source: str, out: Path) -> tuple[int, dict[str, str]]:
     """MBPP's training split (601 to 974) as a problems file: how many were written, and why any
     was left out. The test split never gets here."""
-    if out.exists():
-        raise ConfigError(f"{out} exists already; it is not overwritten")
+    with writing_file(out):
+        if out.exists():
+            raise ConfigError(f"{out} exists already; it is not overwritten")
+        return _convert(source, out)
+
+
+def _convert(source: str, out: Path) -> tuple[int, dict[str, str]]:
     folder = Path(source).expanduser() / "mbpp.jsonl"
     tasks = load_tasks(str(folder) if folder.is_file() else source, "train")
     foreign = [task.id for task in tasks if split_of(task.data) != "train"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Callable
@@ -145,3 +146,45 @@ def test_spread_weights_are_refused_where_somebody_would_need_them_whole(
     check_spread(
         load_recipe("kuhn", ["learn.spread=true", "ray.replicas=2", "learn.reference=base"])
     )
+
+
+DATA = "".join(
+    json.dumps({"system_prompt": "", "user_prompt": f"after {i}?", "output": f"{i + 1}"}) + "\n"
+    for i in range(13)
+)
+PAIRS = "".join(
+    json.dumps({"question": f"after {i}?", "chosen": f"#### {i + 1}", "rejected": f"#### {i}"})
+    + "\n"
+    for i in range(7)
+)
+FIT = {
+    "sft": ("finetune", "--model", "nano", "--data", "data.jsonl", "--epochs", 2, "--batch", 4,
+            "--lora-dropout", 0, "--lr", 1e-2),
+    "dpo": ("math", "dpo", "--smoke", "--model", "nano", "--preferences", "pairs.jsonl",
+            "iterations=2", "learn.batch=4", "learn.lora_dropout=0", "learn.lr=1e-2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(FIT))
+def test_two_processes_fit_what_one_fits(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "data.jsonl").write_text(DATA)
+    (tmp_path / "pairs.jsonl").write_text(PAIRS)
+    words = ("--out", "two", "--processes", 2)
+    life = sparring(*FIT[kind], *words, cwd=tmp_path, first=one_thread)
+    assert life.code == 0, life.err
+    life = sparring(*FIT[kind], "--out", "one", cwd=tmp_path)
+    assert life.code == 0, life.err
+    two, one = facts(tmp_path / "two"), facts(tmp_path / "one")
+    assert len(two) == len(one) == 2 and one[0]["learn/loss"] != one[1]["learn/loss"]
+    for mine, theirs in zip(two, one, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-5)
+    files = [{p.name for p in (tmp_path / run).rglob("*")} for run in ("one", "two")]
+    assert files[0] == files[1]
+
+
+def test_what_several_cannot_begin_is_refused_by_all(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text(DATA)
+    words = ("--model", "nanoo", "--data", "data.jsonl", "--out", "out", "--processes", 2)
+    life = sparring("finetune", *words, cwd=tmp_path, first=one_thread)
+    assert life.code == 2 and "nanoo" in life.err and "Traceback" not in life.err
+    assert [p.name for p in tmp_path.iterdir()] == ["data.jsonl"]

@@ -152,3 +152,41 @@ def test_differences_are_named_by_their_dotted_keys() -> None:
     new = {"a": 1, "b": {"c": 5, "d": {}}, "f": 4}
     assert differing(old, new) == ["b.c", "b.d.e", "f"]
     assert differing(old, old) == []
+
+
+LATER = {
+    "iterations": 300,
+    "tracking": {"tensorboard": False},
+    "checkpoint": {"keep": 9},
+    "evaluate": {"every": 5, "games": 2},
+}
+
+
+def test_what_cannot_change_the_past_may_change_when_a_run_is_resumed(tmp_path: Path) -> None:
+    run = RunDir.open(tmp_path / "run", config(), resume=False)
+    append(run.metrics, {"iteration": 1})
+    again = RunDir.open(run.path, config(**LATER), resume=True)
+    assert again.config() == config(**LATER)
+    again.rewind(1)
+    (event,) = read_lines(run.events)
+    assert event["event"] == "config" and event["iteration"] == 1
+    for key in ("iterations", "tracking.tensorboard", "checkpoint.keep", "evaluate.every"):
+        assert key in event["detail"]
+    with pytest.raises(ConfigError, match=r"\(seed differ\)"):
+        RunDir.open(run.path, config(**{**LATER, "seed": 9, "iterations": 400}), resume=True)
+    append(run.metrics, {"iteration": 7})
+    with pytest.raises(ConfigError, match="has 7 iterations already"):
+        RunDir.open(run.path, config(iterations=6), resume=True)
+
+
+def test_more_iterations_are_refused_where_a_schedule_goes_by_their_number(tmp_path: Path) -> None:
+    linear = {"schedule": "linear"}
+    for name, learn in (("lr", linear), ("entropy", {"entropy": 0.1, "entropy_end": 0.0})):
+        run = RunDir.open(tmp_path / name, config(learn=learn), resume=False)
+        with pytest.raises(ConfigError, match=r"iterations differ.*learn\.horizon=100"):
+            RunDir.open(run.path, config(learn=learn, iterations=200), resume=True)
+        more = config(learn={**learn, "horizon": 100}, iterations=200)
+        assert RunDir.open(run.path, more, resume=True).config() == more
+        with pytest.raises(ConfigError, match="iterations, learn"):
+            further = config(learn={**learn, "horizon": 300}, iterations=300)
+            RunDir.open(run.path, further, resume=True)

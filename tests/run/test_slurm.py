@@ -66,10 +66,15 @@ def test_several_nodes_are_started_by_a_launcher(tmp_path: Path, launcher: str, 
 def test_a_dry_run_prints_and_writes_nothing(tmp_path: Path) -> None:
     life = sparring("submit", "kuhn", "--dry-run", "--gpus", 1, "--time", "90", cwd=tmp_path)
     assert life.code == 0 and life.out.startswith("#!/bin/bash\n#SBATCH --job-name=sparring-kuhn")
+    life = sparring("submit", "coherent-math", "--dry-run", "--gpus", 8, cwd=tmp_path)
+    assert life.code == 0 and "--ntasks-per-node=8" in life.out
     for words, said in (
         (["kuhn", "--time", "soon"], "no time of Slurm's"),
         (["kuhn", "lern.lr=1"], "did you mean 'learn'?"),
         (["kuhn", "--launcher", "rai"], "did you mean 'ray'?"),
+        (["coherent-math", "--launcher", "ray"], "say --launcher accelerate"),
+        (["coherent-math", "learn.spread=true"], "learn.spread is for the loop"),
+        (["kuhn", "collect.ahead=1", "--gpus", 2], "collect.ahead is for one process"),
     ):
         life = sparring("submit", *words, cwd=tmp_path)
         assert life.code == 2 and said in life.err

@@ -1,0 +1,130 @@
+"""One writer at a time. Whoever writes a run, a folder or a file holds its lock; a second writer is
+refused with the first one's name. The operating system drops the lock when its holder dies.
+
+Between machines it holds where the shared file system passes `flock` on: NFS does unless mounted
+with `nolock` or `local_lock`, Lustre when mounted with `flock`. Where a file system has no locks at
+all, that is said and the work goes on.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import shlex
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sparring.run.section import ConfigError
+
+LOCK = ".lock"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+_held: set[Path] = set()  # by this process, which may ask again for what it has
+log = logging.getLogger(__name__)
+
+
+class Taken(ConfigError):
+    """Another process is writing there."""
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Nobody else writes the folder while this lasts. One that was made for it and stays empty is
+    removed again, so that what is refused leaves nothing behind."""
+    with _locked(folder / LOCK, folder):
+        yield
+
+
+@contextmanager
+def writing_file(path: Path) -> Iterator[None]:
+    """Nobody else writes this file, or a folder that is to appear whole, while this lasts."""
+    with _locked(path.with_name(f".{path.name}{LOCK}"), path):
+        yield
+
+
+@contextmanager
+def _locked(file: Path, what: Path) -> Iterator[None]:
+    name = Path(os.path.abspath(file))
+    if name in _held:
+        yield
+        return
+    new = [folder for folder in file.parents if not folder.exists()]
+    try:
+        handle = _take(file, what)
+    except BaseException:
+        _remove_empty(new)
+        raise
+    _held.add(name)
+    try:
+        yield
+    finally:
+        _held.discard(name)
+        file.unlink(missing_ok=True)  # while it is held: whoever comes next makes a new one
+        os.close(handle)
+        _remove_empty(new)
+
+
+def _take(file: Path, what: Path) -> int:
+    while True:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:
+            continue  # its folder was removed between the two steps
+        except OSError as error:
+            raise ConfigError(
+                f"{what} cannot be written: {error.strerror or error}; choose another place"
+            ) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(handle, 4096, 0)
+            if error.errno not in _NO_LOCKS:
+                os.close(handle)
+                raise Taken(f"{what} is being written by {_describe(holder)}; {_ADVICE}") from None
+            log.warning("%s has no locks (%s): make sure that nobody else writes it", what, error)
+        if _is_there(file, handle):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, _introduction(), 0)
+            return handle
+        os.close(handle)  # its holder let go of it, and removed it, just before
+
+
+_ADVICE = "wait for it, end it, or choose another place"
+
+
+def _is_there(file: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(file), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def _introduction() -> bytes:
+    words = [Path(sys.argv[0]).name, *sys.argv[1:]]
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    told = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+    return json.dumps({**told, "command": shlex.join(words)}).encode()
+
+
+def _describe(holder: bytes) -> str:
+    try:
+        told = json.loads(holder)
+        who = f"process {told['pid']} on {told['host']} since {told['since']}"
+        return f"{who} ({told['command']:.200})"
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return

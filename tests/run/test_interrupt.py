@@ -1,0 +1,197 @@
+"""Asked to leave, every command that works for long ends what is under way or gives it up, keeps
+what is done, and leaves with 75; the same command then comes to what it would have come to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lives import Life, facts, sparring, train, whole
+
+from sparring.run import interrupt
+from sparring.run.rundir import read_lines
+
+
+def test_what_does_not_end_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "GRACE_S", 0.2)
+    ended = []
+
+    async def judge() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(60)
+        finally:
+            ended.append("judge")
+
+    began = time.monotonic()
+    with interrupt.listening(), interrupt.deferred():
+        with pytest.raises(interrupt.GivenUp, match="SIGTERM came"):
+            asyncio.run(interrupt.in_time(judge()))
+        with pytest.raises(interrupt.GivenUp), interrupt.limited():
+            interrupt.check()  # as an engine does between two tokens
+        interrupt.check()  # where nothing may be given up, nothing is
+        with pytest.raises(interrupt.Interrupted, match="after iteration 3 of 9, with a check"):
+            interrupt.leave(3, 9)
+        interrupt.leave(9, 9)
+    assert ended == ["judge"] and time.monotonic() - began < 20
+
+
+def test_a_warning_long_ahead_gives_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "GRACE_S", 0.0)
+
+    async def work() -> str:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.sleep(0.3)
+        return "done"
+
+    with interrupt.listening(), interrupt.deferred():
+        assert asyncio.run(interrupt.in_time(work())) == "done"
+        assert interrupt.asked()
+
+
+def test_where_nothing_is_under_way_it_leaves_at_once() -> None:
+    with pytest.raises(interrupt.Interrupted, match="left at once"), interrupt.listening():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+BUSY = """
+import time
+from sparring.run import interrupt
+with interrupt.listening(), interrupt.deferred():
+    print("at work", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_time_it_leaves_at_once(number: signal.Signals) -> None:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", BUSY], **pipes)
+    assert process.stdout is not None and process.stdout.readline() == "at work\n"
+    process.send_signal(number)
+    assert process.stderr is not None and process.stderr.readline() == "\n"
+    assert f"{number.name}: ending what is under way" in process.stderr.readline()
+    assert process.poll() is None
+    if number == signal.SIGTERM:  # sooner, it may be the same request, passed on by a launcher
+        process.send_signal(number)
+        time.sleep(interrupt._SAME_S + 0.2)
+        assert process.poll() is None
+    process.send_signal(number)
+    assert process.wait(20) == -number
+
+
+def at_batch(count: int, number: int, hang: bool = False) -> None:
+    """A signal when so many batches of games or questions have been begun; that one may hang."""
+    from sparring.evaluate import benchmark, gsm8k
+
+    interrupt.GRACE_S = 0.3 if hang else 60.0
+    benchmark.batch_size = gsm8k.batch_size = lambda engine: 4
+    usual, begun = interrupt.in_time, 0
+
+    async def signalled(work: Any) -> Any:
+        nonlocal begun
+        begun += 1
+
+        async def slow() -> Any:
+            if begun == count:
+                os.kill(os.getpid(), number)
+                if hang:
+                    await asyncio.sleep(120)
+            return await work
+
+        return await usual(slow())
+
+    interrupt.in_time = signalled
+
+
+def at_epoch(number: int) -> None:
+    """A signal in the second epoch."""
+    from sparring.learn.learner import Learner
+
+    usual = Learner.fit
+
+    def fit(self: Any, lessons: Any, iteration: int, iterations: int = 1) -> Any:
+        if iteration == 1:
+            os.kill(os.getpid(), number)
+        return usual(self, lessons, iteration, iterations)
+
+    Learner.fit = fit  # type: ignore[method-assign]
+
+
+def left(life: Life, said: str) -> None:
+    assert life.code == interrupt.AGAIN, life.err
+    assert said in life.err and "--resume" in life.err and "Traceback" not in life.err, life.err
+    assert "never retrieved" not in life.err
+
+
+@pytest.mark.parametrize("hang", [False, True], ids=["ended", "given up"])
+def test_a_run_keeps_all_but_the_iteration_it_was_asked_in(tmp_path: Path, hang: bool) -> None:
+    keys = ("iterations=4", "checkpoint.every=9", "evaluate.every=9", "evaluate.games=0")
+    life = train("kuhn", tmp_path / "run", *keys, first=partial(at_batch, 3, signal.SIGINT, hang))
+    done = 2 if hang else 3
+    left(life, f"SIGINT came: left after iteration {done} of 4, with a checkpoint")
+    assert [line["iteration"] for line in facts(tmp_path / "run")] == [1, 2, 3][:done]
+    assert (tmp_path / "run" / "checkpoints" / f"step_{done:06d}").is_dir()
+    assert train("kuhn", tmp_path / "run", *keys, resume=True).code == 0
+    assert train("kuhn", tmp_path / "alone", *keys).code == 0
+    found, expected = whole(tmp_path / "run"), whole(tmp_path / "alone")
+    found["checkpoints"].pop(f"step_{done:06d}")
+    assert found == expected
+
+
+DATA = "\n".join(
+    f'{{"system_prompt": "", "user_prompt": "after {i}?", "output": "{i + 1}"}}' for i in range(6)
+)
+QUESTIONS = "\n".join(
+    f'{{"question": "What is {i} and {i}?", "answer": "Add. #### {2 * i}"}}' for i in range(10)
+)
+COMMANDS: dict[str, tuple[tuple[Any, ...], str, Any]] = {
+    "selfplay": (
+        ("selfplay", "matching", "size=2", "--policy", "nano", "--games", 12, "--batch", 4,
+         "--temperature", 1, "--max-tokens", 8),
+        "left after game 8 of 12",
+        partial(at_batch, 2, signal.SIGTERM),
+    ),
+    "eval": (
+        ("eval", "gsm8k", "--policy", "nano", "--data", "questions.jsonl", "--max-tokens", 4),
+        "left after question 4 of 10",
+        partial(at_batch, 2, signal.SIGTERM, True),
+    ),
+    "finetune": (
+        ("finetune", "--model", "nano", "--data", "data.jsonl", "--epochs", 3),
+        "left after epoch 2 of 3",
+        partial(at_epoch, signal.SIGTERM),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_every_command_that_works_for_long_leaves_and_goes_on(tmp_path: Path, command: str) -> None:
+    (tmp_path / "data.jsonl").write_text(DATA + "\n")
+    (tmp_path / "questions.jsonl").write_text(QUESTIONS + "\n")
+    words, said, how = COMMANDS[command]
+    place, resume = ("--details", []) if command == "eval" else ("--out", ["--resume"])
+    left(sparring(*words, place, "broken", cwd=tmp_path, first=how), said)
+    again = partial(at_batch, 99, signal.SIGTERM)
+    life = sparring(*words, place, "broken", *resume, cwd=tmp_path, first=again)
+    assert life.code == 0, life.err
+    assert sparring(*words, place, "whole", cwd=tmp_path, first=again).code == 0
+    names = {p.name for p in tmp_path.iterdir()} - {"data.jsonl", "questions.jsonl"}
+    assert names == {"broken", "whole"}  # nothing unfinished is left beside them
+    if command == "finetune":
+        assert facts(tmp_path / "broken") == facts(tmp_path / "whole")
+    elif command == "selfplay":
+        games = [list(read_lines(tmp_path / n / "selfplay_games.jsonl")) for n in names]
+        assert games[0] == games[1] and len(games[0]) == 12
+    else:
+        assert (tmp_path / "broken").read_text() == (tmp_path / "whole").read_text()
