@@ -267,7 +267,7 @@ def ladder_figure(ratings: list[dict[str, Any]]) -> str:
     """Elo points as dots, their 95 % intervals as lines, the best on top."""
     ranked = sorted(ratings, key=lambda rating: -rating["elo"])
     names = [str(rating.get("name", "?")) for rating in ranked]
-    left = 30 + 7 * min(28, max(map(len, names)))
+    left = 34 + 9 * min(28, max(map(len, names)))
     width, row, top, bottom, right = 860, 34, 8, 26, 200
     height = top + row * len(ranked) + bottom
     low, high = min(r["low"] for r in ranked), max(r["high"] for r in ranked)
