@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from sparring.run.guard import Guard
 from sparring.run.policy import base_name
 from sparring.run.rundir import RunDir, RunError
 from sparring.teach import Teacher, make_teacher
-from sparring.types import Task
+from sparring.types import Episode, Task
 
 if TYPE_CHECKING:
     from sparring.engines.players import Players
@@ -103,6 +104,7 @@ def build(config: Config, folder: Path | None = None) -> Parts:
         raise ConfigError("a run needs at least one game under `games:`")
     check_ahead(config)
     games = make_games(config.games)
+    needs.check_league(config, games.values())
     needs.need_jail(config, games.values())
     tasks = needs.tasks_of(config, games)
     needs.need_mbpp(config)
@@ -192,6 +194,17 @@ def _take(
         parts.load(tensors, state)
     except (ValueError, KeyError) as error:
         raise named.refused(run.checkpoints, name, f"it is of another make: {error}") from error
+
+
+def stop_if_void(run: RunDir, parts: Parts, iteration: int, episodes: Sequence[Episode]) -> None:
+    """A run whose games are void learns nothing, and no checkpoint to go back to changes that."""
+    reason = parts.guard.watch_voids(episodes)
+    if reason:
+        run.event(iteration, "stopped", reason)
+        raise RunError(
+            f"the run stopped at iteration {iteration}: {reason}. Nothing can be learned from void "
+            "games. Mend what the reasons name, then --resume; the games are on record."
+        )
 
 
 def roll_back(run: RunDir, parts: Parts, iteration: int, reason: str) -> None:

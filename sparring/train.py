@@ -21,7 +21,7 @@ from sparring.game import opened
 from sparring.jobs import make_jobs
 from sparring.learn.device import choose_device
 from sparring.learn.workbench import workbench
-from sparring.parts import Parts, build, resume_from, roll_back
+from sparring.parts import Parts, build, resume_from, roll_back, stop_if_void
 from sparring.run import checkpoint, console_log, interrupt
 from sparring.run.config import Config
 from sparring.run.lock import writing
@@ -167,6 +167,7 @@ async def _iterate(
         metrics["guard/rollbacks"] = parts.guard.rollbacks
     run.record(metrics, episodes)
     tracking.log(metrics)
+    stop_if_void(run, parts, iteration, episodes)
     best = (
         not reason
         and "eval/score" in metrics

@@ -199,6 +199,7 @@ class GuardConfig(Section):
     enabled: bool = True
     entropy_floor: float = Field(0.0, ge=0)  # nats per token
     invalid_ceiling: float = Field(0.5, ge=0, le=1)
+    void_ceiling: float = Field(0.5, gt=0, le=1)  # of the window's games; always stops; 1: never
     length_factor: float = Field(4.0, gt=1)  # against the median of the window before
     score_drop: float = Field(0.3, gt=0)  # of the evaluation, below the best
     window: int = Field(5, ge=1)

@@ -2,35 +2,60 @@
 
 from __future__ import annotations
 
+import math
+import re
 import statistics
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from sparring.run.config import GuardConfig
+from sparring.types import Episode
 
-_WATCHED = ("learn/entropy", "rate/invalid", "length/tokens")
+# Where several policies learn, each has an entropy of its own.
+_WATCHED = re.compile(r"learn/(.+/)?entropy|rate/invalid|length/tokens")
+_REASONS = 3  # of void games, that are named
+_LENGTH = 300  # characters of each
 
 
 class Guard:
     def __init__(self, config: GuardConfig) -> None:
         self.config = config
-        self.history: dict[str, list[float]] = {key: [] for key in _WATCHED}
+        self.history: dict[str, list[float]] = {}
+        self.voids: list[tuple[int, dict[str, int]]] = []  # games and reasons, per iteration
         self.best_score: float | None = None
         self.best_step: int | None = None
         self.rollbacks = 0
 
     def watch(self, metrics: dict[str, Any]) -> str | None:
         """Take in one iteration's metrics; the reason if they show a collapse."""
-        for key, values in self.history.items():
-            if key in metrics:
-                values.append(float(metrics[key]))
+        for key, value in metrics.items():
+            if _WATCHED.fullmatch(key):
+                self.history.setdefault(key, []).append(float(value))
         if not self.config.enabled or metrics["iteration"] <= self.config.grace:
             return None
         return self._entropy() or self._invalid() or self._length() or self._score(metrics)
 
+    def watch_voids(self, episodes: Sequence[Episode]) -> str | None:
+        """Take in one iteration's games; the reasons if surely too many of the window are void.
+        Not a collapse, and so not switched off with it: a run of void games learns nothing."""
+        reasons = Counter(e.void[:_LENGTH] for e in episodes if e.void is not None)
+        self.voids = [*self.voids, (len(episodes), dict(reasons))][-self.config.window :]
+        games = sum(count for count, _ in self.voids)
+        why: Counter[str] = sum((Counter(each) for _, each in self.voids), Counter())
+        if not games or _at_least(why.total(), games) <= self.config.void_ceiling:
+            return None
+        named = "; ".join(f"{count} × {reason!r}" for reason, count in why.most_common(_REASONS))
+        rest = len(why) - _REASONS
+        return (
+            f"{why.total()} of the last {games} games are void (guard.void_ceiling "
+            f"{self.config.void_ceiling:.0%}): {named}" + (f"; {rest} others" if rest > 0 else "")
+        )
+
     def rolled_back(self) -> None:
         """Begin to watch anew; what was seen belongs to weights that are gone."""
         self.rollbacks += 1
-        self.history = {key: [] for key in _WATCHED}
+        self.history = {}
 
     def improved(self, score: float, step: int) -> bool:
         if self.best_score is not None and score <= self.best_score:
@@ -39,17 +64,21 @@ class Guard:
         return True
 
     def _recent(self, key: str) -> float | None:
-        values = self.history[key][-self.config.window :]
+        values = self.history.get(key, [])[-self.config.window :]
         return statistics.fmean(values) if len(values) == self.config.window else None
 
     def _before(self, key: str) -> list[float]:
-        return self.history[key][: -self.config.window]
+        return self.history.get(key, [])[: -self.config.window]
 
     def _entropy(self) -> str | None:
-        recent = self._recent("learn/entropy")
-        if recent is None or recent >= self.config.entropy_floor:
-            return None
-        return f"entropy fell to {recent:.4f} nats per token (floor {self.config.entropy_floor})"
+        floor = self.config.entropy_floor
+        for key in sorted(self.history):
+            recent = self._recent(key) if key.endswith("entropy") else None
+            if recent is not None and recent < floor:
+                whose = key.removeprefix("learn/").removesuffix("entropy").rstrip("/")
+                of = f" of {whose!r}" if whose else ""
+                return f"entropy{of} fell to {recent:.4f} nats per token (floor {floor})"
+        return None
 
     def _invalid(self) -> str | None:
         recent, ceiling = self._recent("rate/invalid"), self.config.invalid_ceiling
@@ -79,12 +108,22 @@ class Guard:
     def state(self) -> dict[str, Any]:
         return {
             "history": self.history,
+            "voids": self.voids,
             "best_score": self.best_score,
             "best_step": self.best_step,
             "rollbacks": self.rollbacks,
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        self.history = {key: list(state["history"][key]) for key in _WATCHED}
+        self.history = {key: list(values) for key, values in state["history"].items()}
+        self.voids = [(games, dict(reasons)) for games, reasons in state.get("voids", [])]
         self.best_score, self.best_step = state["best_score"], state["best_step"]
         self.rollbacks = state["rollbacks"]
+
+
+def _at_least(count: int, of: int) -> float:
+    """The lower end of Wilson's 95 % interval of a share: few games prove little."""
+    z, share = 1.96, count / of
+    middle = share + z * z / (2 * of)
+    spread = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    return (middle - spread) / (1 + z * z / of)

@@ -86,6 +86,16 @@ def frozen(policy: str, config: Config) -> bool:
     return policy == BASE or policy in PROGRAMS or policy in config.servers or "@" in policy
 
 
+def check_league(config: Config, games: Iterable[Game]) -> None:
+    """Refuse a league that nobody joins, before it fails in the middle of the run."""
+    learned = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
+    if config.opponents.kind == "league" and MAIN not in learned:
+        raise ConfigError(
+            f"opponents.kind is `league`, whose members are old selves of {MAIN!r}, and nobody "
+            f"learns under that name; there are: {', '.join(sorted(learned)) or 'none'}"
+        )
+
+
 def learning_seats(config: Config, games: Iterable[Game]) -> frozenset[str]:
     seats = {seat for game in games for seat in game.seats}
     if config.learn.seats is not None:

@@ -9,6 +9,7 @@ import pytest
 
 from sparring.run.config import GuardConfig
 from sparring.run.guard import Guard
+from sparring.types import Episode, Task
 
 WELL = {"learn/entropy": 1.0, "rate/invalid": 0.05, "length/tokens": 20.0}
 
@@ -96,3 +97,42 @@ def test_a_guard_goes_on_from_its_state_as_if_nothing_had_been() -> None:
     other.load(json.loads(json.dumps(half.state())))
     assert head + watch(other, 4, *sick[3:]) == whole
     assert any(whole)
+
+
+def test_the_entropy_of_each_policy_is_watched() -> None:
+    """Where two learn, their metrics carry their names."""
+    watched = guard(entropy_floor=0.5)
+    both = {"learn/alice/entropy": 1.0, "learn/bob/entropy": 0.1}
+    lines = [{"iteration": i, "rate/invalid": 0.0, "length/tokens": 20.0, **both} for i in (1, 2)]
+    reasons = [watched.watch(line) for line in lines]
+    assert reasons == [None, "entropy of 'bob' fell to 0.1000 nats per token (floor 0.5)"]
+
+
+def games(fair: int, *void: str) -> list[Episode]:
+    reasons = [None] * fair + list(void)
+    return [Episode(str(i), "g", Task("0"), 0, void=reason) for i, reason in enumerate(reasons)]
+
+
+def test_too_many_void_games_are_noticed_with_their_reasons() -> None:
+    watched = guard(enabled=False, grace=9)  # void games are no collapse
+    assert watched.watch_voids(games(40, *["the server is gone"] * 10)) is None
+    reason = watched.watch_voids(games(2, *["the server is gone"] * 60, *"abcd"))
+    assert reason is not None
+    assert reason.startswith("74 of the last 116 games are void (guard.void_ceiling 50%): ")
+    assert "70 × 'the server is gone'" in reason and reason.endswith("; 2 others")
+
+
+def test_few_void_games_prove_nothing_and_one_that_is_off_stops_nothing() -> None:
+    assert guard().watch_voids(games(0, *["x"] * 3)) is None
+    assert guard().watch_voids(games(0, *["x"] * 4)) is not None
+    assert guard(void_ceiling=1.0).watch_voids(games(0, *["x"] * 400)) is None
+    assert guard().watch_voids([]) is None
+
+
+def test_only_the_window_counts_and_goes_through_a_checkpoint() -> None:
+    one, other = guard(), guard()
+    assert one.watch_voids(games(50)) is None
+    other.load(json.loads(json.dumps(one.state())))
+    for watched in (one, other):
+        assert watched.watch_voids(games(0, *["x"] * 50)) is None, "half of them"
+        assert watched.watch_voids(games(10, *["x"] * 20)) is not None
