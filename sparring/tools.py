@@ -167,6 +167,7 @@ def selfplay(
 def export_verl(
     run: Annotated[Path, typer.Argument(help="A run, or a folder of `sparring selfplay`.")],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
+    game: Annotated[str | None, typer.Option(help="Which game, if the run has several.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write what verl needs to go on with this on a cluster: data, config, launch script."""
@@ -174,7 +175,15 @@ def export_verl(
     from sparring.run.outputs import need_folder
 
     need_folder(out, "--out")
-    say(export(run, out), as_json)
+    say(export(run, out, game), as_json)
+
+
+@export_app.command("games")
+def export_games(as_json: AsJson = False) -> None:
+    """List the games that `export verl` takes, and where their rows come from."""
+    from sparring.integrations.verl_export import games_taken
+
+    say(games_taken(), as_json)
 
 
 @tools.command()

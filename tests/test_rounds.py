@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_round_leaves_its_games_its_instances_and_a_model(run: Path, tmp_path: Path) -> None:
-    assert sorted(p.name for p in run.glob("iter_*")) == ["iter_4", "iter_5", "iter_6"]  # keep: 3
+    assert sorted(p.name for p in run.glob("iter_*")) == [f"iter_{n}" for n in range(1, 7)]
     for folder in run.glob("iter_*"):
         assert {p.name for p in folder.iterdir()} == FILES
         assert len(list(read_lines(folder / "selfplay_games.jsonl"))) == 12
@@ -39,6 +39,29 @@ def test_every_round_leaves_its_games_its_instances_and_a_model(run: Path, tmp_p
     words = ["selfplay", "matching", "style=terse", "--games", 2, "--out", "out"]
     life = sparring(*words, "--policy", run / "iter_6" / "checkpoint", cwd=tmp_path)
     assert life.code == 0, life.err  # the checkpoint is a policy
+
+
+@pytest.mark.parametrize("recipe", ["matching", "matching-smollm2"])
+def test_no_recipe_deletes_rounds_by_itself(recipe: str) -> None:
+    assert load_recipe(recipe).teach.keep is None
+
+
+def test_rounds_are_deleted_where_that_is_asked_for(tmp_path: Path) -> None:
+    life = train("matching", tmp_path / "run", *FAST, "iterations=3", "teach.keep=1")
+    assert life.code == 0, life.err
+    assert [p.name for p in (tmp_path / "run").glob("iter_*")] == ["iter_3"]
+
+
+def test_rounds_go_on_counting_when_a_run_is_extended(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    keys = (*FAST, "learn.schedule=constant", "learn.entropy_end=null", "evaluate.final=0")
+    assert train("matching", run, *keys, "iterations=2").code == 0
+    before = files(run)
+    life = train("matching", run, *keys, "iterations=3", resume=True)
+    assert life.code == 0, life.err
+    assert sorted(p.name for p in run.glob("iter_*")) == ["iter_1", "iter_2", "iter_3"]
+    assert {name: data for name, data in files(run).items() if "iter_3" not in name} == before
+    assert [line["iteration"] for line in read_lines(run / "metrics.jsonl")][-1] == 3
 
 
 def files(run: Path) -> dict[str, bytes]:

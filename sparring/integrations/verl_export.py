@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from sparring.games import load_game
+from sparring.game import Game
+from sparring.games import GAMES, load_game
 from sparring.instances import (
     AGENT,
     TRAIN,
@@ -22,14 +23,18 @@ from sparring.instances import (
     read_parquet,
     write_parquet,
 )
+from sparring.nearest import nearest
+from sparring.run import needs
 from sparring.run.config import Config, ConfigError
 from sparring.run.lock import writing
 from sparring.run.policy import find_trained, load_engine
 from sparring.run.rundir import RunDir, holds_something, write_whole
 from sparring.selfplay import PLAN
-from sparring.types import MAIN, Episode, Sample
+from sparring.tasks.source import held_out_tasks
+from sparring.types import MAIN, Episode, Sample, Task
 
 CONFIG, AGENTS, LAUNCH = "sparring.yaml", "agent.yaml", "launch.sh"
+_TEXTS = ("prompt", "text", "question", "problem", "description", "code")  # what a task is about
 _HERE = "${oc.env:SPARRING_EXPORT}"  # set by the launch script, so that the folder can be moved
 
 
@@ -43,41 +48,68 @@ class Wish:
     lr: float = 1e-6
     scale: bool = True
     lora_rank: int = 0
+    sandbox: str = "bubblewrap"
 
 
-def export(source: Path, out: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Taken:
+    """What a source brings: rows to train and to validate on, and its games on record."""
+
+    source: Source
+    train: Sequence[Instance]
+    val: Sequence[Instance]
+    recorded: Sequence[Instance]
+    wish: Wish
+    notes: tuple[str, ...] = ()
+
+
+def export(source: Path, out: Path, game: str | None = None) -> dict[str, Any]:
     """A run, or a folder of `sparring selfplay`, as a folder that verl starts from."""
     with writing(out):
         if holds_something(out):
             raise ConfigError(f"{out} is not empty; choose another folder")
-        return _export(source, out)
+        return _export(source, out, game)
 
 
-def _export(source: Path, out: Path) -> dict[str, Any]:
+def _export(source: Path, out: Path, game: str | None) -> dict[str, Any]:
     if (source / "config.yaml").is_file():
-        kept, parts, wish = _from_run(RunDir.existing(source))
+        taken = _from_run(RunDir.existing(source), game)
     elif (source / PLAN).is_file():
-        kept, parts, wish = _from_selfplay(source)
+        taken = _from_selfplay(source)
     else:
         raise ConfigError(f"{source} is neither a run nor a folder of `sparring selfplay`")
-    train, val = (rows_to_play(part, kept) for part in parts)
+    kept, wish = taken.source, taken.wish
+    train, val = (rows_to_play(part, kept) for part in (taken.train, taken.val))
     if not train:
         raise ConfigError(f"{source} holds no games yet; there is nothing to export")
     model = _model(wish.model, out)
     write_parquet(out / TRAIN, kept, train, "train")
     write_parquet(out / VAL, kept, val or train[:1], "val")  # verl wants one row at least
-    lengths = _lengths([one for part in parts for one in part])
-    write_whole(out / CONFIG, _config(wish, model, *lengths, rows=len(train)).encode())
+    lengths = _lengths(taken.recorded)
+    name = kept.game if kept.game.isidentifier() else "sparring"
+    text = _config(wish, model, *lengths, rows=len(train), name=name)
+    write_whole(out / CONFIG, text.encode())
     loop = [{"name": AGENT, "_target_": "sparring.integrations.verl.GameLoop"}]
+    if wish.sandbox != "bubblewrap":
+        loop[0]["sandbox"] = wish.sandbox
     write_whole(out / AGENTS, yaml.safe_dump(loop, sort_keys=False).encode())
     write_whole(out / LAUNCH, _launch().encode())
     (out / LAUNCH).chmod(0o755)
     return {
         "out": str(out),
+        "game": kept.game,
         "train_rows": len(train),
         "val_rows": len(val),
         "model": model["path"].replace(_HERE, str(out)),
+        **({"notes": list(taken.notes)} if taken.notes else {}),
     }
+
+
+def games_taken() -> dict[str, str]:
+    """Every game of this package, and where its rows come from."""
+    made = "its own tasks: those that a run or `sparring selfplay` has on record"
+    given = "tasks of a source: all of tasks.source, or the shipped ones"
+    return {name: given if load_game(name).problems else made for name in GAMES}
 
 
 def rows_to_play(found: Sequence[Instance], source: Source) -> list[Instance]:
@@ -94,22 +126,66 @@ def rows_to_play(found: Sequence[Instance], source: Source) -> list[Instance]:
     return list(rows.values())
 
 
-def _from_run(run: RunDir) -> tuple[Source, tuple[list[Instance], list[Instance]], Wish]:
-    """The tables of a run's games; those of its last iteration are for validation."""
+def _from_run(run: RunDir, wanted: str | None) -> Taken:
+    """The tables of a run's games, of which those of the last iteration are for validation; or, of
+    a game that does not make its own tasks, all tasks of the run's source."""
     config = run.config()
-    name, options = next(iter(config.games.items()))
-    if len(config.games) > 1:
+    name = wanted or next(iter(config.games))
+    if name not in config.games:
+        raise ConfigError(f"{run.path} has no game {name!r}; {nearest(name, config.games)}")
+    if len(config.games) > 1 and wanted is None:
         raise ConfigError(
-            f"{run.path} has several games; verl takes one: {', '.join(config.games)}"
+            f"{run.path} has several games, and verl takes one: say which with --game, of "
+            f"{', '.join(config.games)}"
         )
-    source = Source(name, {k: v for k, v in (options or {}).items() if k != "weight"})
-    if load_game(name, **source.options).problems:
-        raise ConfigError(f"{name} does not make its own tasks; give verl those it is trained on")
+    options = config.games[name] or {}
+    source = Source(name, {k: v for k, v in options.items() if k != "weight"})
+    game = load_game(name, **source.options)
     numbers = sorted(int(p.name.split(".")[0]) for p in run.episodes.glob("*.jsonl.gz"))
-    episodes = [list(_with_group(run.read_episodes(n))) for n in numbers]
-    train = [e for part in episodes[:-1] or episodes for e in part]
-    val = episodes[-1] if len(episodes) > 1 else []
-    return source, (instances(train), instances(val)), _wish(config, run.path)
+    episodes = [[e for e in _with_group(run.read_episodes(n)) if e.game == name] for n in numbers]
+    train = instances([e for part in episodes[:-1] or episodes for e in part])
+    val = instances(episodes[-1]) if len(episodes) > 1 else []
+    recorded = [*train, *val]
+    seats = [seat for seat in game.seats if seat in needs.learning_seats(config, [game])]
+    if not seats:
+        raise ConfigError(f"nobody who learns sits in {name}; there is nothing to export")
+    wish = _wish(config, run.path, config.players.get(seats[0], MAIN))
+    tasks, held_out = ([one.task for one in part] for part in (train, val))
+    if game.problems:
+        tasks = needs.tasks_of(config, {name: game})[name]
+        held_out = [t for t in held_out_tasks(config.tasks, game.problems) if not game.unusable(t)]
+    rows = [_rows(part, seats, recorded) for part in (tasks, held_out)]
+    return Taken(source, rows[0], rows[1], recorded, wish, _notes(config, game))
+
+
+def _rows(
+    tasks: Sequence[Task], seats: Sequence[str], recorded: Sequence[Instance]
+) -> list[Instance]:
+    """Every task from every seat that learns, whether it has spoken yet or not. verl asks in the
+    game's own words; the prompt beside a row is for its tables: what was asked on record, or the
+    task's own text."""
+    asked = {(one.task.id, one.seat): one.prompt for one in recorded}
+    rows = []
+    for index, task in enumerate(tasks):
+        text = next((task.data[k] for k in _TEXTS if isinstance(task.data.get(k), str)), task.id)
+        for seat in seats:
+            prompt = asked.get((task.id, seat)) or [{"role": "user", "content": text}]
+            nothing = Sample(MAIN, [], [], [], [])
+            rows.append(Instance(index, seat, "", task, 0.0, prompt, nothing))
+    return rows
+
+
+def _notes(config: Config, game: Game) -> tuple[str, ...]:
+    """What is otherwise in verl, which has one model and seats it everywhere."""
+    seated = {config.players.get(seat, MAIN) for seat in game.seats}
+    if config.opponents.kind != "self":
+        seated.add(config.opponents.kind)
+    if len(seated) == 1:
+        return ()
+    return (
+        f"in the run {', '.join(sorted(seated))} play; verl plays every seat with the one model "
+        "that it trains, which begins as the first seat's that learns",
+    )
 
 
 def _with_group(episodes: Iterable[Episode]) -> Iterable[Episode]:
@@ -119,24 +195,25 @@ def _with_group(episodes: Iterable[Episode]) -> Iterable[Episode]:
         yield episode
 
 
-def _wish(config: Config, run: Path) -> Wish:
+def _wish(config: Config, run: Path, policy: str) -> Wish:
     lora = config.learn.weights == "lora"
     return Wish(
-        model=str(run),
+        model=str(run) if policy == MAIN else f"{run}:{policy}",
         group=max(2, config.collect.group),
         temperature=config.sampling.temperature,
         lr=config.learn.lr,
         scale=config.credit.scale,
         lora_rank=config.learn.lora_r if lora else 0,
+        sandbox=config.sandbox,
     )
 
 
-def _from_selfplay(folder: Path) -> tuple[Source, tuple[list[Instance], list[Instance]], Wish]:
+def _from_selfplay(folder: Path) -> Taken:
     plan = json.loads((folder / PLAN).read_text())
     source, train = read_parquet(folder / TRAIN)
     _, val = read_parquet(folder / VAL)
     wish = Wish(plan["policy"], max(2, plan["group"]), plan["temperature"])
-    return source, (train, val), wish
+    return Taken(source, train, val, [*train, *val], wish)
 
 
 def _model(policy: str, out: Path) -> dict[str, Any]:
@@ -177,7 +254,13 @@ def _variable(name: str, otherwise: object) -> str:
 
 
 def _config(
-    wish: Wish, model: dict[str, Any], prompt_length: int, response_length: int, rows: int
+    wish: Wish,
+    model: dict[str, Any],
+    prompt_length: int,
+    response_length: int,
+    *,
+    rows: int,
+    name: str,
 ) -> str:
     """On top of verl's own `ppo_trainer`. What the environment may set is read when it starts."""
     batch, micro = _variable("TRAIN_BATCH_SIZE", min(64, rows)), _variable("MICRO_BATCH_SIZE", 8)
@@ -207,7 +290,7 @@ def _config(
         },
         "trainer": {
             "project_name": "sparring",
-            "experiment_name": "${oc.env:EXP_NAME,matching}",
+            "experiment_name": f"${{oc.env:EXP_NAME,{name}}}",
             "n_gpus_per_node": _variable("N_GPUS", 1),
             "nnodes": _variable("N_NODES", 1),
             "total_epochs": _variable("NUM_ITERATIONS", 3),
