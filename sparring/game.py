@@ -183,6 +183,7 @@ class Table:
         with self._waiting():
             turn = await self._answer(request)
         turn.stage = stage
+        turn.truncated = request.sampling.truncated and bool(turn.token_ids)
         if not turn.prompt_ids:
             turn.before = [*history, *messages[:-1]]
         taught = not stage or self._stages is None or stage in self._stages

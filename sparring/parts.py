@@ -103,6 +103,7 @@ def build(config: Config, folder: Path | None = None) -> Parts:
     if not config.games:
         raise ConfigError("a run needs at least one game under `games:`")
     check_ahead(config)
+    needs.need_whole_draws(config)
     games = make_games(config.games)
     needs.check_league(config, games.values())
     needs.need_jail(config, games.values())

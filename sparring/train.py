@@ -22,7 +22,7 @@ from sparring.jobs import make_jobs
 from sparring.learn.device import choose_device
 from sparring.learn.workbench import workbench
 from sparring.parts import Parts, build, resume_from, roll_back, stop_if_void
-from sparring.run import checkpoint, console_log, interrupt
+from sparring.run import checkpoint, console_log, interrupt, needs
 from sparring.run.config import Config
 from sparring.run.lock import writing
 from sparring.run.metrics import (
@@ -187,6 +187,7 @@ async def _iterate(
 
 def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[str, float]:
     """The weights move; what there is to say of it."""
+    needs.need_whole_draws(parts.config, played.episodes)
     policies = parts.learner.policies
     versions = {name: policies.version(name) for name in policies.names()}
     check_versions(played.episodes, versions, parts.config.collect.ahead)

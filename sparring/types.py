@@ -53,6 +53,11 @@ class Sampling:
     max_tokens: int = 256
     stop: tuple[str, ...] = ()
 
+    @property
+    def truncated(self) -> bool:
+        """Whether tokens are drawn from less than the whole softmax, greedily included."""
+        return self.top_k > 0 or self.top_p < 1 or self.temperature == 0
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -91,6 +96,7 @@ class Turn:
     logprobs: list[float] = field(default_factory=list)
     finish: str = "stop"  # stop | length | scripted
     temperature: float = 1.0  # the logprobs are those of logits / temperature
+    truncated: bool = False  # and of what top-k, top-p or greed left of them
     trainable: bool = False
     stage: str = ""  # in games whose seats speak in stages
     before: list[Message] = field(default_factory=list)  # `shown`'s past, of who has no prompt ids

@@ -70,14 +70,14 @@ def draw(
     top_p_B: Tensor,
     uniforms_B: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """One token per row, and its logprob under the tempered distribution before truncation:
-    the one that the learner can compute again."""
+    """One token per row, and its logprob under the distribution that it was drawn from: tempered,
+    and truncated where that was asked for. Greedily, that of temperature 1."""
     greedy_B = temperature_B == 0
     scaled = logits_BV.float() / torch.where(greedy_B, 1.0, temperature_B)[:, None]
-    logprobs = scaled.log_softmax(-1)
     allowed = scaled
     if bool((top_k_B > 0).any()) or bool((top_p_B < 1).any()):
         allowed = truncate(scaled, top_k_B, top_p_B)
+    logprobs = allowed.log_softmax(-1)
     cumulative = allowed.softmax(-1).double().cumsum(-1)
     threshold = uniforms_B[:, None] * cumulative[:, -1:]
     drawn_B = torch.searchsorted(cumulative, threshold, right=True)[:, 0]

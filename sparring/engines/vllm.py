@@ -344,12 +344,6 @@ def make_vllm(config: Config, policies: Policies, dtype: str) -> VllmEngine:
     """The engine a config asks for; whatever is missing or cannot be is said before it starts."""
     told = config.engine.vllm
     need_adapters(policies)  # before minutes are spent on a start
-    cut = config.sampling.top_p < 1 or config.sampling.top_k
-    if cut and config.learn.objective == "policy":  # others learn from texts, not from logprobs
-        raise ConfigError(
-            "engine.kind is `vllm`, whose logprobs are those left by top_p and top_k, which the "
-            "learner cannot compute again; leave both out of `sampling`"
-        )
     if told.server is not None:
         line = Line(told.server, "vllm")
         line.reach()

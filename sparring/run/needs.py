@@ -14,7 +14,7 @@ from sparring.run.policy import add_policy
 from sparring.run.servers import label_of, server_of
 from sparring.tasks import training_tasks
 from sparring.tasks.source import held_out_tasks
-from sparring.types import BASE, MAIN, Task
+from sparring.types import BASE, MAIN, Episode, Sampling, Task
 
 if TYPE_CHECKING:
     from sparring.engines import OwnEngine
@@ -52,6 +52,27 @@ def usable(game: Game, tasks: Sequence[Task], source: str) -> list[Task]:
         raise ConfigError(words)
     log.info(words)
     return able
+
+
+def need_whole_draws(config: Config, episodes: Iterable[Episode] = ()) -> None:
+    """Refuse to learn from the logprobs of truncated draws: by the config, or by a game's own
+    arguments. The learner computes ratios to the whole softmax, and would be off by the mass that
+    was cut away. Objectives that learn from texts have no ratios."""
+    if config.learn.objective != "policy":
+        return
+    how = ""
+    if Sampling(**config.sampling.model_dump()).truncated and config.teach.kind != "recorded":
+        how = "`sampling` asks for"
+    for episode in episodes:
+        if any(turn.truncated and turn.trainable for turn in episode.turns):
+            how = f"the game {episode.game} asks a player that learns with"
+    if how:
+        raise ConfigError(
+            f"{how} top_p, top_k or temperature 0, and learn.objective `policy` learns from the "
+            "logprobs of what was drawn, which the learner can compute for the whole distribution "
+            "only. Leave them out; temperatures above 0 are fine, and learn.objective `likelihood` "
+            "or `preference` may have all of them"
+        )
 
 
 def need_jail(config: Config, games: Iterable[Game]) -> None:

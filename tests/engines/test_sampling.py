@@ -58,8 +58,7 @@ def test_truncation_is_that_of_transformers(logits, top_k, top_p):
     torch.testing.assert_close(found, expected)
     tokens, logprobs = many(logits, top_k=top_k, top_p=top_p)
     assert (shares(tokens) - expected.softmax(-1)[0]).abs().max() < 0.012
-    # The learner knows nothing of the cut, so neither does the logprob.
-    torch.testing.assert_close(logprobs, logits.log_softmax(-1)[tokens])
+    torch.testing.assert_close(logprobs, expected.log_softmax(-1)[0][tokens])
 
 
 def test_a_row_that_asked_for_no_cut_gets_none(logits):

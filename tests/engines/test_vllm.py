@@ -22,7 +22,7 @@ from sparring.engines.vllm import Adapter, OverHttp, Spoken, VllmEngine, make_vl
 from sparring.learn.learner import CanaryError
 from sparring.learn.models import load_model
 from sparring.learn.policies import LoraPolicies
-from sparring.run.config import ConfigError, load_recipe, make_config
+from sparring.run.config import ConfigError, make_config
 from sparring.run.policy import find_trained
 from sparring.run.rundir import read_lines
 from sparring.run.servers import ServerConfig
@@ -191,17 +191,9 @@ def test_what_cannot_be_is_said_before_anything_starts(
         VllmEngine(make_policies("full"), StandIn())
     with pytest.raises(ConfigError, match="no more than 512"):
         width(513)
-    config = make_config({**data, "sampling": {"top_p": 0.9}})
-    with pytest.raises(ConfigError, match="top_p and top_k"):
-        make_vllm(config, make_policies("lora"), "float32")
     monkeypatch.setattr(vllm.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="vLLM is not installed: pip install"):
         make_vllm(make_config(data), make_policies("lora"), "float32")
-    # Who learns from texts may cut the distribution: then only vLLM itself is missing.
-    recipe = load_recipe("equivalence", ["engine.kind=vllm"])
-    assert recipe.sampling.top_p < 1 and recipe.sampling.top_k
-    with pytest.raises(ConfigError, match="vLLM is not installed: pip install"):
-        make_vllm(recipe, make_policies("lora"), "float32")
     with pytest.raises(ConfigError, match=r"no key 'engine\.vllm\.server\.modle'.*model"):
         make_config(config_of(vllm={"server": {"url": "http://x/v1", "modle": "m"}}))
 

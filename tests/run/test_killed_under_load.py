@@ -1,0 +1,99 @@
+"""The demo's own size, on two threads, beside two busy loops: trained again or killed at random
+moments and resumed, a run comes to the same lines and the same weights.
+
+SPARRING_FULL=1 trains four times and kills thirty times, over six iterations; by default it is one
+training and two kills over two."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from lives import facts, whole
+
+FULL = os.environ.get("SPARRING_FULL") == "1"
+TRAININGS, KILLS, ITERATIONS = (4, 30, 6) if FULL else (1, 2, 2)
+LIMIT_S = 1200
+COMMAND = [sys.executable, "-m", "sparring", "train", "tictactoe", "seed=7", "checkpoint.every=1"]
+COMMAND += [f"iterations={ITERATIONS}", "evaluate.final=0", "evaluate.ladder=0"]
+COMMAND += ["evaluate.games=20", "tracking.tensorboard=false"]
+
+
+def begin(run: Path, threads: int = 2) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    return subprocess.Popen(
+        [*COMMAND, "--run", str(run), "--resume"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    _, errors = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, errors.decode()
+
+
+@contextmanager
+def busy_loops() -> Iterator[None]:
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """A run that was left alone, and how long it took."""
+    run, began = tmp_path_factory.mktemp("unbroken") / "run", time.monotonic()
+    finish(begin(run))
+    lines = facts(run)
+    assert [line["iteration"] for line in lines] == list(range(1, ITERATIONS + 1))
+    assert lines[0]["learn/loss"] != lines[-1]["learn/loss"]
+    return run, time.monotonic() - began
+
+
+def test_trained_again_on_a_busy_machine(tmp_path: Path, unbroken: tuple[Path, float]) -> None:
+    with busy_loops():
+        for number in range(TRAININGS):
+            finish(begin(tmp_path / str(number)))
+            assert whole(tmp_path / str(number)) == whole(unbroken[0])
+
+
+def test_killed_at_random_moments_on_a_busy_machine(
+    tmp_path: Path, unbroken: tuple[Path, float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every third life has one thread to its name, and takes two: those the run began with."""
+    seed = int(time.time())
+    dice, killed, runs = random.Random(seed), 0, 0
+    with busy_loops():
+        while killed < KILLS or runs == 0:
+            run, lives = tmp_path / str(runs), 0
+            while True:
+                has_begun = (run / "checkpoints" / "step_000000").exists()
+                process = begin(run, threads=1 if has_begun and lives % 3 == 2 else 2)
+                lives += 1
+                if killed < KILLS:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(dice.uniform(0.3, 1.5) * unbroken[1])
+                if process.poll() is not None or killed == KILLS:
+                    finish(process)
+                    break
+                os.kill(process.pid, signal.SIGKILL)
+                process.communicate()
+                killed += 1
+            assert whole(run) == whole(unbroken[0]), f"random seed {seed}, run {runs}"
+            runs += 1
+    with capsys.disabled():
+        print(f"\n{killed} kills over {runs} runs, random seed {seed}: no line or weight differs")
