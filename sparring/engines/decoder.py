@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sparring.learn.logits import LogitShape, logit_shape
+
 FAMILIES = ("llama", "qwen2", "qwen3")
 Cache = tuple[Tensor, Tensor]  # keys and values of one layer, each slots × heads × places × width
 
@@ -26,6 +28,8 @@ def unsupported(model: Any) -> str:
         return "its weights are spread over several processes"
     if config.model_type not in FAMILIES:
         return f"{config.model_type} is not one of {', '.join(FAMILIES)}"
+    if logit_shape(config) != LogitShape():
+        return "it scales its logits"
     if config.hidden_act != "silu" or getattr(config, "mlp_bias", False):
         return "its MLP is not the usual one"
     if getattr(config, "use_sliding_window", False):

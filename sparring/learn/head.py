@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sparring.learn.fuse import compiled
+from sparring.learn.logits import LogitShape
 
 
 def chunked_logprobs(
@@ -24,12 +25,14 @@ def chunked_logprobs(
     chunk: int = 1024,
     *,
     fuse: bool = False,
+    shape: LogitShape = LogitShape(),  # noqa: B008 (it cannot change)
 ) -> tuple[Tensor, Tensor]:
-    """Each target's logprob and the entropy at its place, by a linear head; no temperatures means
-    that all are 1. Logits exist for one chunk at a time, in the backward pass too, where they are
-    computed again. Fused, what is done to a chunk's logits is one or two passes over them."""
+    """Each target's logprob and the entropy at its place, by a linear head whose output the model
+    shapes; no temperatures means that all are 1. Logits exist for one chunk at a time, in the
+    backward pass too, where they are computed again. Fused, what is done to a chunk's logits is one
+    or two passes over them."""
     found: tuple[Tensor, Tensor] = _Chunks.apply(
-        hidden_NH, head.weight, head.bias, targets_N, temperature_N, chunk, fuse
+        hidden_NH, head.weight, head.bias, targets_N, temperature_N, chunk, fuse, shape
     )
     return found
 
@@ -45,15 +48,16 @@ class _Chunks(torch.autograd.Function):
         temperature_N: Tensor | None,
         chunk: int,
         fuse: bool,
+        shape: LogitShape,
     ) -> tuple[Tensor, Tensor]:
         scores = compiled(_scores) if fuse else _scores
         found = []
         for at in _places(len(targets_N), chunk):
             logits_CV = F.linear(hidden_NH[at], weight_VH, bias_V)
-            found.append(scores(logits_CV, targets_N[at], _part(temperature_N, at)))
+            found.append(scores(logits_CV, targets_N[at], _part(temperature_N, at), shape))
         logprob_N, entropy_N = (torch.cat(parts) for parts in zip(*found, strict=True))
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, targets_N, temperature_N, entropy_N)
-        ctx.chunk, ctx.fuse = chunk, fuse
+        ctx.chunk, ctx.fuse, ctx.shape = chunk, fuse, shape
         ctx.set_materialize_grads(False)  # an entropy that nobody asked for costs nothing
         return logprob_N, entropy_N
 
@@ -76,6 +80,7 @@ class _Chunks(torch.autograd.Function):
                 logprob_grad_N[at],
                 entropy_N[at],
                 _part(entropy_grad_N, at),
+                ctx.shape,
             )
             if hidden_grad is not None:
                 torch.mm(grad_CV, weight_VH, out=hidden_grad[at])
@@ -83,7 +88,7 @@ class _Chunks(torch.autograd.Function):
                 weight_grad.addmm_(grad_CV.T, hidden_NH[at])
             if bias_grad is not None:
                 bias_grad += grad_CV.sum(0)
-        return hidden_grad, weight_grad, bias_grad, None, None, None, None
+        return hidden_grad, weight_grad, bias_grad, None, None, None, None, None
 
 
 def _places(count: int, chunk: int) -> list[slice]:
@@ -103,10 +108,10 @@ def _logprobs(logits_CV: Tensor, temperature_C: Tensor | None) -> Tensor:
 
 
 def _scores(
-    logits_CV: Tensor, targets_C: Tensor, temperature_C: Tensor | None
+    logits_CV: Tensor, targets_C: Tensor, temperature_C: Tensor | None, shape: LogitShape
 ) -> tuple[Tensor, Tensor]:
     """The targets' logprobs, and the entropies −Σ p·log p."""
-    logprobs_CV = _logprobs(logits_CV, temperature_C)
+    logprobs_CV = _logprobs(shape.of(logits_CV), temperature_C)
     said_C = logprobs_CV.gather(-1, targets_C[:, None])[:, 0]
     return said_C, -logprobs_CV.exp().mul_(logprobs_CV).sum(-1)
 
@@ -118,10 +123,12 @@ def _logits_gradient(
     logprob_grad_C: Tensor,
     entropy_C: Tensor,
     entropy_grad_C: Tensor | None,
+    shape: LogitShape,
 ) -> Tensor:
     """With p the softmax and H its entropy: (1[target] − p)·g for the logprob's gradient g, and
     −p·(log p + H)·h for the entropy's gradient h; in the logits' own dtype."""
-    logprobs_CV = _logprobs(logits_CV, temperature_C)
+    shaped_CV = shape.of(logits_CV)
+    logprobs_CV = _logprobs(shaped_CV, temperature_C)
     p_CV = logprobs_CV.exp()
     if entropy_grad_C is None:
         grad_CV = p_CV.mul_(-logprob_grad_C[:, None])
@@ -134,4 +141,4 @@ def _logits_gradient(
     # Not scattered: a comparison can be part of the same pass over the logits.
     words_V = torch.arange(logits_CV.shape[-1], device=logits_CV.device)
     grad_CV.add_((words_V == targets_C[:, None]) * logprob_grad_C[:, None])
-    return grad_CV.to(logits_CV.dtype)
+    return shape.backward(grad_CV, shaped_CV).to(logits_CV.dtype)

@@ -19,6 +19,7 @@ from sparring.learn.canary import check_canary
 from sparring.learn.critic import Critic
 from sparring.learn.fuse import fused
 from sparring.learn.head import chunked_logprobs
+from sparring.learn.logits import check_head, logit_shape
 from sparring.learn.losses import Totals
 from sparring.learn.objectives import (
     Found,
@@ -64,6 +65,7 @@ class Learner:
         self.critics: dict[str, Critic] = {}
         self.critic_optimizers: dict[str, Optimizer] = {}
         with policies.using(BASE) as model:
+            check_head(model)
             if config.gradient_checkpointing:
                 layers_of(model)
             if config.compile:
@@ -316,6 +318,7 @@ class Learner:
             batch.temperature_N,
             self.config.head_chunk,
             fuse=self.config.compile,
+            shape=logit_shape(model.config),
         )
 
     @torch.no_grad()
