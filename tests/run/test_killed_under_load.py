@@ -22,6 +22,7 @@ from lives import facts, whole
 FULL = os.environ.get("SPARRING_FULL") == "1"
 TRAININGS, KILLS, ITERATIONS = (4, 30, 6) if FULL else (1, 1, 2)
 LIMIT_S = 1200
+pytestmark = pytest.mark.timeout(10800 if FULL else 600)
 COMMAND = [sys.executable, "-m", "sparring", "train", "tictactoe", "seed=7", "checkpoint.every=1"]
 COMMAND += [f"iterations={ITERATIONS}", "evaluate.final=0", "evaluate.ladder=0"]
 COMMAND += ["evaluate.games=4", "tracking.tensorboard=false"]
