@@ -246,8 +246,10 @@ def save_data(
     split: Annotated[str | None, typer.Option(help="One split; otherwise all of them.")] = None,
 ) -> None:
     """Save a data set of the hub as a file, for machines that cannot reach it."""
+    from sparring.run.outputs import need_file
     from sparring.tasks.hub import save
 
+    need_file(out, "OUT")
     console.print(f"{save(source, out, split)} rows in {out}", soft_wrap=True, highlight=False)
 
 

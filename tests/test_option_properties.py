@@ -1,0 +1,225 @@
+"""Any options at all, valid, out of range, of another type or misspelt, behind any command and any
+recipe: it works, or it ends with exit code 2 and leaves nothing behind. Validation is the real one;
+a training stops where its folder would be made, all else is done for real with nano."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import typer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_bad_input import SMALL, sparring
+
+from sparring.cli import app
+from sparring.game_options import option_types
+from sparring.games import game_class
+from sparring.run.config import Config, load_recipe, recipe_names
+from sparring.run.rundir import RunDir
+from sparring.run.section import Section
+
+VALUES = (
+    *("-1", "0", "1", "2", "7", "0.5", "1e-3", ".nan", ".inf", "nan", "inf", "abc", "true", "null"),
+    *("[]", "{}", "[1, 2]", "'3'", "2026-99-99", "{", "", " ", "ß", "-", "a/b", "shipped"),
+)
+QUICK = settings(
+    max_examples=12,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Begun(BaseException):
+    """A training would make its folder now: all that it was asked for can be had."""
+
+
+def keys(section: type[Section], prefix: str = "") -> Iterator[str]:
+    """Every dotted key of a config. Ray's and servers' start what is not of this process."""
+    for name, field in section.model_fields.items():
+        inside = field.annotation
+        if isinstance(inside, type) and issubclass(inside, Section):
+            yield from keys(inside, f"{prefix}{name}.")
+        elif f"{prefix}{name}" not in ("ray.replicas", "ray.address", "servers"):
+            yield f"{prefix}{name}"
+
+
+def option_keys(recipe: str) -> list[str]:
+    games = load_recipe(recipe).games
+    own = [f"games.{game}.{option}" for game in games for option in option_types(game_class(game))]
+    return [*keys(Config), *own, *(f"games.{game}.weight" for game in games)]
+
+
+def misspelt(word: str) -> st.SearchStrategy[str]:
+    last = len(word) - 1
+    return st.integers(0, last).map(lambda i: word[:i] + word[i + 1 :])
+
+
+@contextmanager
+def empty_folder() -> Iterator[Path]:
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            yield Path(folder)
+        finally:
+            os.chdir(before)
+
+
+def tree(folder: Path) -> dict[str, bytes | None]:
+    return {
+        str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None
+        for p in sorted(folder.rglob("*"))
+    }
+
+
+def held(words: list[str], folder: Path) -> None:
+    """Run it: success, or exit code 2 with everything as it was."""
+    before = tree(folder)
+    try:
+        code, output = sparring(*words)
+    except Begun:
+        code, output = 0, ""
+    assert code in (0, 2), f"{words}: exit {code}\n{output}"
+    if code == 2:
+        assert output.strip(), f"{words}: refused without a word"
+        assert tree(folder) == before, f"{words}: refused, and left something behind"
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_any_overrides_of_a_recipe(recipe: str) -> None:
+    known = option_keys(recipe)
+    key = st.one_of(st.sampled_from(known), st.sampled_from(known).flatmap(misspelt))
+    override = st.builds("{}={}".format, key, st.sampled_from(VALUES))
+
+    @QUICK
+    @given(st.lists(override, min_size=1, max_size=2))
+    def check(overrides: list[str]) -> None:
+        with empty_folder() as folder, mock.patch.object(RunDir, "open", side_effect=Begun):
+            held(["train", recipe, "--smoke", *overrides], folder)
+
+    with mock.patch("sparring.phases.coherent_math._open", side_effect=Begun):
+        check()
+
+
+# What each command needs at least, on the files of `folder`; options are drawn behind it.
+BASES: dict[tuple[str, ...], list[str]] = {
+    ("train",): ["kuhn", "--smoke", "--run", "run"],
+    ("play",): ["kuhn", "--policy", "nano", "--seat", "third"],
+    ("arena",): ["nano", "--against", "random", "--game", "kuhn", "--games", "2"],
+    ("report",): ["RUN"],
+    ("recipes",): [],
+    ("submit",): ["kuhn", "--dry-run"],
+    ("eval",): ["gsm8k", "--policy", "nano", "--data", "math.jsonl", "--max-tokens", "2"],
+    ("compare",): ["a.jsonl", "b.jsonl"],
+    ("finetune",): ["--model", "nano", "--data", "shown.jsonl", "--out", "out", "--epochs", "1"],
+    ("selfplay",): ["kuhn", "--policy", "random", "--games", "2", "--out", "out"],
+    ("merge",): ["--policy", "RUN", "--out", "out"],
+    ("solve",): ["--checkpoint", "nano", "--problem", "add", "--max-tokens", "1"],
+    ("data", "save"): ["math.jsonl", "out.jsonl"],
+    ("convert", "mbpp"): ["mbpp.jsonl", "out.json"],
+    ("judge", "python"): ["programs.jsonl"],
+    ("judge", "equivalence"): ["claims.jsonl", "--inputs", "2", "--crosshair-s", "0"],
+    ("export", "verl"): ["RUN", "--out", "out"],
+    ("export", "games"): [],
+    ("math", "sft"): ["--out", "out", "--smoke", "tasks.source=nowhere.jsonl"],
+    ("math", "rollouts"): ["--policy", "nano", "--out", "out", "--smoke", "tasks.source=no.jsonl"],
+    ("math", "preferences"): ["--rollouts", "no.jsonl", "--out", "out", "--smoke"],
+    ("math", "dpo"): ["--model", "nano", "--preferences", "no.jsonl", "--out", "out", "--smoke"],
+    ("math", "eval"): ["--policy", "nano", "--out", "out", "--smoke", "math.gsm8k.data=no.jsonl"],
+}
+# Refused as they stand, so that no work is done: every refusal of an option comes before.
+REFUSED = {("play",), *(path for path in BASES if path[0] == "math")}
+SLOW = {("doctor",): "it multiplies in every dtype, and its one option is a flag"}
+FILES = {
+    "math.jsonl": {"question": "What is 1 + 1?", "answer": "#### 2"},
+    "shown.jsonl": {"system_prompt": "", "user_prompt": "a", "output": "b"},
+    "programs.jsonl": {"id": 1, "code": "x = 1", "tests": ["assert x == 1"]},
+    "mbpp.jsonl": {"task_id": 601, "text": "t", "code": "def f(): return 1", "test_list": []},
+    "claims.jsonl": {
+        "id": 1,
+        "p": "def f(x: int) -> int:\n    return x\n",
+        "q": "def f(x: int) -> int:\n    return x + 1\n",
+        "function": "f",
+        "claim": "inequivalent",
+        "input": "(1,)",
+    },
+    "a.jsonl": {"id": "1", "correct": True},
+    "b.jsonl": {"id": "1", "correct": False},
+}
+
+
+def all_commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    command = command or typer.main.get_command(app)
+    for name, below in getattr(command, "commands", {}).items():
+        yield from all_commands(below, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+COMMANDS = dict(all_commands())
+
+
+def test_every_command_is_drawn_for() -> None:
+    assert set(COMMANDS) == set(BASES) | set(SLOW)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training of one iteration, for commands that need one: what passes the boundary, runs."""
+    path = tmp_path_factory.mktemp("trained") / "run"
+    code, output = sparring("train", "kuhn", "--smoke", "--run", path, *SMALL)
+    assert code == 0, output
+    return path
+
+
+@contextmanager
+def files(path: tuple[str, ...], run: Path) -> Iterator[tuple[Path, list[str]]]:
+    """A folder with the files that commands read, and the words of a command that works."""
+    with empty_folder() as folder, mock.patch.object(RunDir, "open", side_effect=Begun):
+        for name, row in FILES.items():
+            (folder / name).write_text(json.dumps(row) + "\n")
+        yield folder, [*path, *(str(run) if word == "RUN" else word for word in BASES[path])]
+
+
+@pytest.mark.parametrize("path", list(BASES), ids=" ".join)
+def test_any_options_of_a_command(path: tuple[str, ...], run: Path) -> None:
+    params = [p for p in COMMANDS[path].params if p.opts[0].startswith("--")]
+    flags = {p.opts[0] for p in params if getattr(p, "is_flag", False)}
+    names = sorted({p.opts[0] for p in params} - {"--processes", "--smoke"}) or ["--json"]
+    wrong = st.sampled_from(names).flatmap(lambda name: misspelt(name[2:]).map("--{}".format))
+
+    def typed_as(name: str, value: str) -> list[str]:
+        return [name] if name in flags else [name, value]
+
+    option = st.builds(typed_as, st.one_of(st.sampled_from(names), wrong), st.sampled_from(VALUES))
+    argument = st.sampled_from(["", "abc", "a=b", "x=1", "--"]).map(lambda word: [word])
+
+    @QUICK
+    @given(st.lists(option, min_size=1, max_size=2), st.lists(argument, max_size=1))
+    def check(drawn: list[list[str]], more: list[list[str]]) -> None:
+        typed = [word for group in (*drawn, *more) for word in group]
+        with files(path, run) as (folder, words):
+            held([*words, *typed], folder)
+
+    check()
+
+
+@pytest.mark.parametrize("path", sorted(set(BASES) - REFUSED), ids=" ".join)
+def test_what_options_are_drawn_behind_works(path: tuple[str, ...], run: Path) -> None:
+    """All that is drawn would otherwise be refused for another reason."""
+    with files(path, run) as (_, words):
+        try:
+            code, output = sparring(*words)
+        except Begun:
+            return
+        assert code == 0, output
