@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,15 @@ from sparring.games.adversarial_tests import AdversarialTests
 from sparring.games.programs import make_judge
 from sparring.run.config import ConfigError, load_recipe
 from sparring.sandbox import probe
-from sparring.solve import Attempt, Solver, calls_of, one_problem, policy_of, split_tests
+from sparring.solve import (
+    Attempt,
+    Solver,
+    calls_of,
+    one_problem,
+    policy_of,
+    solve_all,
+    split_tests,
+)
 from sparring.train import train
 from sparring.types import Request, Sampling
 
@@ -180,3 +189,43 @@ def test_wrong_words_are_named_before_a_model_is_loaded(
     life = sparring("solve", "--checkpoint", "nano", *words, cwd=tmp_path)
     assert life.code == 2 and message in life.err, life.err
     assert "Traceback" not in life.err and not list(tmp_path.iterdir())
+
+
+def test_many_problems_are_lines_and_those_that_are_there_are_not_asked_again(
+    tmp_path: Path,
+) -> None:
+    asked: list[str] = []
+
+    def generator(request: Request) -> str:
+        name = request.messages[-1]["content"].partition("«")[2].partition("»")[0]
+        if request.view and request.view.state == "code":
+            asked.append(name)
+            if name == "third" and len(asked) < 4:
+                raise KeyboardInterrupt
+        return RIGHT
+
+    problems = [
+        replace(one_problem(f"«{name}» Double.", SIGNATURE, None), id=name)
+        for name in ("first", "second", "third")
+    ]
+    shown: list[str] = []
+    lines = tmp_path / "lines"
+
+    def go() -> list[list[Attempt]]:
+        engine: Any = Scripted({"g": generator})
+        solver = Solver(AdversarialTests(), engine, "g", Sampling())
+        return asyncio.run(
+            solve_all(
+                solver, problems, attempts=1, sandbox=None, lines=lines, batch=1,
+                on_problem=lambda problem, made: shown.append(problem.id),
+            )
+        )  # fmt: skip
+
+    with pytest.raises(KeyboardInterrupt):
+        go()
+    assert [json.loads(line)["id"] for line in lines.read_text().splitlines()] == shown
+    assert shown == ["first", "second"]
+    found = go()
+    assert asked == ["first", "second", "third", "third"]
+    assert shown == ["first", "second", "first", "second", "third"]
+    assert ["return 2 * n" in made[0].code for made in found] == [True] * 3

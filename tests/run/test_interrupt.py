@@ -195,3 +195,14 @@ def test_every_command_that_works_for_long_leaves_and_goes_on(tmp_path: Path, co
         assert games[0] == games[1] and len(games[0]) == 12
     else:
         assert (tmp_path / "broken").read_text() == (tmp_path / "whole").read_text()
+
+
+def test_the_phases_leave_and_go_on(tmp_path: Path) -> None:
+    words = ("train", "coherent-math", "--smoke", "--run", "run")
+    life = sparring(*words, cwd=tmp_path, first=partial(at_epoch, signal.SIGUSR1))
+    left(life, "SIGUSR1 came: left after epoch 2 of ")
+    assert not (tmp_path / "run" / "sft").exists()
+    life = sparring(*words, "--resume", cwd=tmp_path)
+    assert life.code == 0, life.err
+    assert "eval_base (as it was)" in life.out and "sft: epoch 3, " in life.out
+    assert "sft: epoch 2, " not in life.out

@@ -89,3 +89,17 @@ def test_the_command_itself_killed_from_outside(tmp_path: Path) -> None:
     subprocess.run([*command, "--run", str(unbroken)], check=True, **quiet)
     assert whole(killed) == whole(unbroken)
     assert next(e["iteration"] for e in events(killed, "resumed")) >= 3
+
+
+def test_a_run_that_is_extended_equals_one_that_was_as_long_from_the_start(tmp_path: Path) -> None:
+    keys = ("learn.schedule=constant", "learn.entropy_end=null", "evaluate.games=0")
+    assert train("kuhn", tmp_path / "run", *keys, "iterations=2").code == 0
+    more = ("iterations=4", "checkpoint.keep=9", "evaluate.every=7")
+    life = train("kuhn", tmp_path / "run", *keys, *more, resume=True)
+    assert life.code == 0, life.err
+    assert train("kuhn", tmp_path / "alone", *keys, *more).code == 0
+    for mine, theirs in zip(facts(tmp_path / "run"), facts(tmp_path / "alone"), strict=True):
+        assert {k: v for k, v in mine.items() if not k.startswith("eval/")} == {
+            k: v for k, v in theirs.items() if not k.startswith("eval/")
+        }
+    assert "iterations" in events(tmp_path / "run", "config")[0]["detail"]
