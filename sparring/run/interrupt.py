@@ -24,6 +24,9 @@ GRACE_S = 10.0  # for a batch of games or questions to end; a scheduler kills af
 _SAME_S = 2.0  # launchers pass on signals that the process has got already; they are one request
 
 
+_AGAIN = "--resume, or where there is none the same command, goes on from there"
+
+
 class Interrupted(RunError):
     """The work was asked to leave; what is done is on disk."""
 
@@ -62,8 +65,7 @@ def listening() -> Iterator[None]:
         yield
     except Left:
         raise Interrupted(
-            f"{_name()} came: left at once, with nothing under way; what is done is on disk, and "
-            "--resume goes on from there"
+            f"{_name()} came: left at once, with nothing under way; {_AGAIN}"
         ) from None
     finally:
         _state.listening, _state.over = 0, False
@@ -73,12 +75,15 @@ def listening() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """The time in which a signal is only noted; whoever works calls `leave` where that is good."""
+    """The time in which a signal is only noted; whoever works calls `leave` where that is good, and
+    leaves at the end of it otherwise."""
     _state.deferred += 1
     try:
         yield
     finally:
         _state.deferred -= 1
+    if _state.signals and _state.listening:
+        raise Interrupted(f"{_name()} came: left before what remains at the end; {_AGAIN}")
 
 
 def asked() -> bool:
@@ -88,10 +93,7 @@ def asked() -> bool:
 def leave(done: int, total: int, what: str = "iteration", kept: str = "with a checkpoint") -> None:
     """Leave here, where what is done has just been written, if that was asked for."""
     if _state.signals and done < total:
-        raise Interrupted(
-            f"{_name()} came: left after {what} {done} of {total}, {kept}; --resume goes on from "
-            "there"
-        )
+        raise Interrupted(f"{_name()} came: left after {what} {done} of {total}, {kept}; {_AGAIN}")
 
 
 def check() -> None:
@@ -133,9 +135,9 @@ async def in_time(work: Coroutine[Any, Any, Result]) -> Result:
     try:
         with limited():
             await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                left = _state.asked_at + _grace() - time.monotonic()
-                await asyncio.wait({task}, timeout=left if left < math.inf else None)
+            # A warning may be followed by a request that has less time.
+            while not task.done() and (left := _state.asked_at + _grace() - time.monotonic()) > 0:
+                await asyncio.wait({task}, timeout=min(left, 0.5))
             if not task.done():
                 await _cancel(task)
                 raise GivenUp(f"{_name()} came, and this was not done within {GRACE_S:g} s")

@@ -32,7 +32,8 @@ def test_what_does_not_end_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) 
             ended.append("judge")
 
     began = time.monotonic()
-    with interrupt.listening(), interrupt.deferred():
+    at_the_end = pytest.raises(interrupt.Interrupted, match="left before what remains")
+    with at_the_end, interrupt.listening(), interrupt.deferred():
         with pytest.raises(interrupt.GivenUp, match="SIGTERM came"):
             asyncio.run(interrupt.in_time(judge()))
         with pytest.raises(interrupt.GivenUp), interrupt.limited():
@@ -47,14 +48,17 @@ def test_what_does_not_end_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 def test_a_warning_long_ahead_gives_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupt, "GRACE_S", 0.0)
 
-    async def work() -> str:
-        os.kill(os.getpid(), signal.SIGUSR1)
-        await asyncio.sleep(0.3)
+    async def work(seconds: float) -> str:
+        if not interrupt.asked():
+            os.kill(os.getpid(), signal.SIGUSR1)
+        asyncio.get_running_loop().call_later(1, os.kill, os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(seconds)
         return "done"
 
-    with interrupt.listening(), interrupt.deferred():
-        assert asyncio.run(interrupt.in_time(work())) == "done"
-        assert interrupt.asked()
+    with pytest.raises(interrupt.Interrupted), interrupt.listening(), interrupt.deferred():
+        assert asyncio.run(interrupt.in_time(work(0.3))) == "done"
+        with pytest.raises(interrupt.GivenUp):  # the limit itself came
+            asyncio.run(interrupt.in_time(work(60)))
 
 
 def test_where_nothing_is_under_way_it_leaves_at_once() -> None:
