@@ -43,8 +43,14 @@ def main(words: list[str] | None = None) -> int:
         command = [*command, f"ray.address={address}", f"ray.replicas={replicas}"]
         process = subprocess.Popen([sys.executable, "-m", "sparring", *command])
         for number in SIGNALS:  # they are for the run, which leaves in good order
-            signal.signal(number, lambda n, frame: process.send_signal(n))
+            signal.signal(number, lambda n, frame: process.send_signal(_passed_on(n)))
         return process.wait()
+
+
+def _passed_on(number: int) -> int:
+    """Ctrl-C reaches the run by itself; passed on as SIGTERM it is the same request, as a second
+    SIGINT it would be another."""
+    return signal.SIGTERM if number == signal.SIGINT else number
 
 
 def _join(asked: Any) -> int:

@@ -83,6 +83,7 @@ def start_helpers(processes: int) -> None:
                 env=os.environ | place,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the first process
             )
         )
     atexit.register(_end, started)
