@@ -130,13 +130,7 @@ async def _iterate(
 ) -> None:
     config, step = parts.config, parts.steps[iteration - 1] if parts.steps else None
     started = time.perf_counter()
-    try:
-        played = await batches.played(iteration)
-    except interrupt.GivenUp:
-        if iteration - 1 not in checkpoint.steps(run.checkpoints):
-            parts.save(run, iteration - 1, await batches.state(iteration - 1))
-        interrupt.leave(iteration - 1, config.iterations)
-        raise
+    played = await _played(run, parts, batches, iteration)
     episodes, collected = played.episodes, time.perf_counter()
     told = await batches.learn(partial(_learn, run, parts, played, iteration))
     parts.opponents.learn_scores(against_league(episodes))
@@ -183,6 +177,18 @@ async def _iterate(
         parts.save(run, iteration, await batches.state(iteration))
     progress(metrics)
     interrupt.leave(iteration, config.iterations)
+
+
+async def _played(run: RunDir, parts: Parts, batches: InTurn | Ahead, iteration: int) -> Played:
+    """An iteration's games. Where they are given up, the weights have not moved since the iteration
+    before, and a checkpoint of that is left."""
+    try:
+        return await batches.played(iteration)
+    except interrupt.GivenUp:
+        if iteration - 1 not in checkpoint.steps(run.checkpoints):
+            parts.save(run, iteration - 1, await batches.state(iteration - 1))
+        interrupt.leave(iteration - 1, parts.config.iterations)
+        raise
 
 
 def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[str, float]:

@@ -69,8 +69,8 @@ def eval_benchmark(
         known = {"benchmark": name, "policy": policy, "data": source}
         if policy == REFERENCE:
             found = load(name, source, None, problems)
-            attempts = asyncio.run(_references(found, judge))
-            result = _record(known, {}, found, attempts, [1], details_to)
+            judged = asyncio.run(_references(found, judge))
+            result = _record(known, {}, found, judged, [1], details_to)
         else:
             asked = ask(name, source, chat, limit(name, problems))
             found = [question.problem for question in asked]
@@ -84,14 +84,12 @@ def eval_benchmark(
                 live(f"{name} · {policy}", len(asked), quiet=as_json) as progress,
             ):
                 engine, speaker = load_player(policy, device=device, dtype=dtype, batch=batch)
-                attempts = asyncio.run(
-                    attempt_in_batches(
-                        asked, engine, speaker, judge, samples=count,
-                        sampling=Sampling(temperature=heat, max_tokens=max_tokens),
-                        seed=seed, lines=lines, progress=progress,
-                    )
+                sampling = Sampling(temperature=heat, max_tokens=max_tokens)
+                work = attempt_in_batches(
+                    asked, engine, speaker, judge, samples=count, sampling=sampling, seed=seed,
+                    lines=lines, progress=progress,
                 )  # fmt: skip
-                result = _record(known, how, found, attempts, ks, details_to)
+                result = _record(known, how, found, asyncio.run(work), ks, details_to)
     except (ConfigError, SandboxMissing) as error:
         print(f"cannot evaluate: {error}", file=sys.stderr)
         return 2
