@@ -266,6 +266,10 @@ class Game:
         for task in tasks:
             self.check(task)
 
+    def suited(self, tasks: Sequence[Task], seed: int) -> Sequence[Task]:
+        """Those of the tasks that the game of this seed can be played on; all of them, mostly."""
+        return tasks
+
     def summary(self, episodes: Sequence[Episode]) -> dict[str, float]:
         """What this game's episodes come to besides rewards, as metrics; void ones are left out."""
         return {}

@@ -46,7 +46,9 @@ def make_jobs(
                 id=f"{iteration}-{i}",
                 name=name,
                 game=games[name],
-                task=draw(given, config.seed, place) if given else games[name].task(of_group),
+                task=draw(games[name].suited(given, seed), config.seed, place)
+                if given
+                else games[name].task(of_group),
                 seed=seed,
                 # One for the whole group: it is to compare like with like.
                 seating=opponents.seating(games[name].seats, place, derive(of_group, "seating")),

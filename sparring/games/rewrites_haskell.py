@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from sparring.games.rewrites import Rewrite, in_order
 from sparring.games.rules_haskell import BREAK, FLOATING, KEEP, Edit, Place, patterns
-from sparring.judge.haskell_source import Program, Token, parse, text_of
+from sparring.judge.haskell_source import Program, Token, bound_names, parse, text_of
 from sparring.judge.haskell_types import Refused, signature_of
-from sparring.judge.liquid_proof import bound_names
 
 WHOLE = ("rename a variable", "move the body to a helper", "step aside at one value")
 LAYOUT = ("of", "where", "let", "do")

@@ -4,13 +4,15 @@ apart, and whether a proof says that nothing can. What counts as the same is in 
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from sparring.judge import liquid
+from sparring.judge import liquid, liquid_tool
+from sparring.judge.checkers import INCIDENT
+from sparring.judge.haskell_hints import hints
 from sparring.judge.haskell_source import Program, Refused, parse, text_of
 from sparring.judge.haskell_types import (
     Signature,
@@ -27,9 +29,11 @@ from sparring.types import Verdict, derive
 CASES = 800  # random inputs of an attack; edge cases are half as many at most
 BUDGET_MS = 2500
 ATTACK_S = 4  # of processor time, before an attack that hangs is ended
+THOROUGH = 4  # times as much for a pair that is proved: two checkers have to agree
 ENOUGH = 10  # inputs on which both must have come to something
 RESTARTS = 3
 SHARED = ("data", "synonym", "class", "instance")
+TWICE = "twice :: Integer -> Integer\ntwice x = x + x\n"
 ACTIONS = re.compile(r"IO|main|unsafe\w+|putStr(?:Ln)?|print|getLine|getContents|interact")
 
 
@@ -86,11 +90,11 @@ class HaskellChecker:
         *,
         workers: int = 2,
         seconds: int = 5,
-        prover: liquid.Prover | None = None,
+        prover: liquid_tool.Prover | None = None,
     ) -> None:
         jail = "unsafe" if sandbox == "unsafe" else "bwrap"
         self.ghc = Haskell(workers, sandbox=jail, seconds=seconds)
-        self.prover = prover or liquid.LiquidHaskell(sandbox=jail)
+        self.prover = prover or liquid_tool.LiquidHaskell(sandbox=jail)
         self.seconds = seconds
 
     async def __aenter__(self) -> HaskellChecker:
@@ -140,13 +144,15 @@ class HaskellChecker:
         """Edge cases and random inputs: fails with one that tells P and Q apart."""
         return await _ruled(lambda: self._attack(pair(p, q, function)))
 
-    async def _attack(self, both: Pair) -> Verdict:
-        texts = modules(both)
+    async def _attack(self, both: Pair, thorough: bool = False) -> Verdict:
+        """`thorough`: with a larger budget, and inputs worked out from the programs' constants."""
+        texts = modules(both, thorough=thorough)
         seed = derive("attack", texts["P"], texts["Q"]) % (1 << 30)
+        times = THOROUGH if thorough else 1
         start, agreed, done = 0, 0, Ran("ok")
         for _ in range(RESTARTS):
-            call = f"{MAIN}.attack_ {seed} {start} {CASES} {BUDGET_MS}"
-            call = f"Harness.report MARK {ATTACK_S} ({call})"
+            call = f"{MAIN}.attack_ {seed} {start} {CASES * times} {BUDGET_MS * times}"
+            call = f"Harness.report MARK {ATTACK_S * times} ({call})"
             done = await self.ghc.run(texts, call)
             if done.status in ("time-out", "memory") and done.said[3:4] == ["P"]:
                 start, agreed = int(done.said[1]) + 1, agreed + int(done.said[2])
@@ -174,25 +180,56 @@ class HaskellChecker:
 
         async def rule() -> Verdict:
             both = pair(p, q, function)
-            module = liquid.module(both.p, both.q, function, both.signature, proof or "")
-            done = await self.ghc.run(
-                {**modules(both, also=("Proof_",)), **liquid.stand_in(module)}
-            )
-            stopped = _stopped(done)
-            if stopped:
-                return stopped
-            ruling = await self.prover.prove(module)
+            draft = liquid.draft(both.p, both.q, function, both.signature, proof or "")
+            text = await self._compiled(both, draft)
+            if isinstance(text, Verdict):
+                return text
+            ruling = await self.prover.prove(text)
             if ruling.status == "fail":
-                return ruling
-            attack = await self._attack(both)
+                return replace(ruling, detail=draft.spelling.plain(ruling.detail))
+            attack = await self._attack(both, thorough=True)
             if attack.kind == "refuted" and ruling.passed:
                 told = f"Liquid Haskell said SAFE, and yet {attack.detail}"
-                return Verdict("fail", "soundness incident", told)
+                return Verdict("fail", INCIDENT, told)
             if not attack.passed or not ruling.passed:
                 return attack if not attack.passed else ruling
             return Verdict("pass", "proved", f"{ruling.detail}; {attack.detail}")
 
         return await _ruled(rule)
+
+    async def provable(self, p: str, function: str) -> Verdict:
+        """Whether anything can be proved about P: whether it is of the part of Haskell that the
+        logic speaks of truly."""
+
+        async def rule() -> Verdict:
+            both = pair(p, p, function)
+            draft = liquid.program_draft(both.p, function, both.signature)
+            done = await self._compiled(both, draft)
+            return done if isinstance(done, Verdict) else Verdict("pass", "provable")
+
+        return await _ruled(rule)
+
+    async def self_check(self) -> str:
+        """What is wrong with proofs here, tried on a true lemma and a false one by the path that
+        every claim takes; empty where nothing is."""
+        true, false = await asyncio.gather(
+            self.equivalent(TWICE, TWICE.replace("x + x", "2 * x"), "twice", "lemma _ = trivial"),
+            self.equivalent(TWICE, TWICE.replace("x + x", "3 * x"), "twice", "lemma _ = trivial"),
+        )
+        if not true.passed:
+            return f"x + x == 2 * x could not be proved ({true.kind}): {true.detail[-600:]}"
+        if false.kind != "unproved":
+            return f"x + x == 3 * x was not refused as it should be ({false.kind}): {false.detail}"
+        return ""
+
+    async def _compiled(self, both: Pair, draft: liquid.Draft) -> str | Verdict:
+        """The draft's text, once GHC compiles it and its tree keeps to the rules; or why not."""
+        compiled = {**modules(both, also=("Proof_",)), **liquid.stand_in(draft.text)}
+        done = await self.ghc.parse([draft.text], compiled)
+        stopped = _stopped(done)
+        if stopped:
+            return replace(stopped, detail=draft.spelling.plain(stopped.detail))
+        return draft.checked(done.said[1])
 
 
 async def _ruled(rule: Callable[[], Awaitable[Verdict]]) -> Verdict:
@@ -229,7 +266,13 @@ def _told(name: str, outcome: list[str]) -> str:
     return f"{name} {'gives' if outcome[0] == 'value' else 'raises'} {value}"
 
 
-def modules(both: Pair, given: list[str] | None = None, also: Sequence[str] = ()) -> dict[str, str]:
+def modules(
+    both: Pair,
+    given: list[str] | None = None,
+    also: Sequence[str] = (),
+    *,
+    thorough: bool = False,
+) -> dict[str, str]:
     """The modules that GHC is shown, each with a header of ours."""
     types = both.p.of(*SHARED)
     known = {d.words for d in types}
@@ -237,7 +280,7 @@ def modules(both: Pair, given: list[str] | None = None, also: Sequence[str] = ()
     found = {
         "P": _module("P", both.p, "import Types_" if types else "", set(known)),
         "Q": _module("Q", both.q, "import Types_" if types else "", set(known)),
-        MAIN: _main(both, names, given, also),
+        MAIN: _main(both, names, given, also, thorough),
     }
     if types:
         body = [text_of(d.tokens) for d in (*both.p.of("import"), *types)]
@@ -269,7 +312,13 @@ def _reached(both: Pair) -> list[str]:
     return found
 
 
-def _main(both: Pair, names: list[str], given: list[str] | None, also: Sequence[str]) -> str:
+def _main(
+    both: Pair,
+    names: list[str],
+    given: list[str] | None,
+    also: Sequence[str],
+    thorough: bool,
+) -> str:
     signature = monomorphic(both.signature)
     inputs, variables = "()", "()"
     for n in reversed(range(len(signature.arguments))):
@@ -292,7 +341,7 @@ def _main(both: Pair, names: list[str], given: list[str] | None, also: Sequence[
         f"p_, q_ :: {inputs} -> {signature.result}",
         *(f"{name.lower()}_ {variables} = ({name}.{both.function}) {applied}" for name in "PQ"),
         "attack_ seed start cases budget say =",
-        f"  Harness.attack say ({_hints(both)}) seed start cases budget p_ q_",
+        f"  Harness.attack say ({hints((both.p, both.q), thorough)}) seed start cases budget p_ q_",
     ]
     if given is not None:
         value = "()"
@@ -316,23 +365,3 @@ def _instances(both: Pair, names: list[str]) -> list[str]:
             lines.append(f"deriving instance GHC.Generics.Generic ({' '.join(head)})")
             lines.append(f"instance ({context}) => Harness.Value ({' '.join(head)})")
     return lines
-
-
-def _hints(both: Pair) -> str:
-    """Constants of the two programs, as Haskell lists."""
-    found: dict[str, list[str]] = {"whole": [], "broken": [], "string": [], "char": []}
-    for program in (both.p, both.q):
-        for declaration in program.of("equation"):
-            for token in declaration.tokens:
-                kind: Any = token.kind
-                if kind == "number":
-                    plain = re.fullmatch(r"\d{1,40}", token.text)
-                    kind = "whole" if plain else "broken"
-                    if not plain and not re.fullmatch(r"\d+\.\d+(e-?\d{1,2})?", token.text):
-                        continue
-                if kind in found and token.text not in found[kind]:
-                    found[kind].append(token.text)
-    strings = found["string"][:12] + [f"[{c}]" for c in found["char"][:12]]
-    fractions = found["broken"][:10] + [w for w in found["whole"][:10] if len(w) < 10]
-    lists = (found["whole"][:12], fractions, strings)
-    return "Harness.Hints " + " ".join(f"[{', '.join(items)}]" for items in lists)

@@ -7,7 +7,7 @@ those it knows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 MOST_SOURCE = 100_000
@@ -269,6 +269,33 @@ def renamed(part: Iterable[Token], names: dict[str, str]) -> tuple[Token, ...]:
         else t
         for t in part
     )
+
+
+def bound_names(found: Sequence[Token]) -> set[str]:
+    """Variables in patterns: before the first `=` or guard, and before any other `=` or `->`, back
+    to where that pattern starts. What stands in a guard is no pattern."""
+    names: set[str] = set()
+    segment: list[str] = []
+    line, left, guard, done = found[0].line if found else 0, True, False, False
+    inside = 0  # brackets of lists
+    for token in found:
+        inside += (token.text == "[") - (token.text == "]")
+        if not left and token.line != line:
+            if token.text != "|" or done:  # guards may stand on lines below their pattern
+                segment = []
+            line, guard, done = token.line, False, False
+        if token.text in ("of", "let", "where", "in", "then", "else", "\\"):
+            segment, guard = [], False
+        if inside and not left and token.text in ("|", ","):  # a list, or what it is drawn from
+            segment = []
+        elif token.text in ("=", "->", "|", "<-"):
+            if not guard:
+                names |= {word for word in segment if word[0].islower() or word[0] == "_"}
+            segment, left, line, guard = [], False, token.line, token.text == "|"
+            done = token.text != "|"
+        elif token.kind == "name":
+            segment.append(token.text)
+    return names - KEYWORDS
 
 
 def text_of(part: Iterable[Token]) -> str:

@@ -1,32 +1,48 @@
 """Proofs of equivalence by Liquid Haskell. The harness writes the module and its statement; what is
-given fills in Q, helper lemmas and the equations of `lemma`, all of it held to a whitelist."""
+given fills in Q, helpers, lemmas and the equations of `lemma`, all of it held to a whitelist."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import re
-import shlex
-import shutil
-import tempfile
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from sparring.judge import liquid_proof as rules
-from sparring.judge.haskell_source import Declaration, Program, Refused, renamed, text_of, tokens
+from sparring.judge import liquid_rules as rules
+from sparring.judge import liquid_words as words
+from sparring.judge.haskell_source import Declaration, Program, Token, parse, renamed
 from sparring.judge.haskell_types import Signature
-from sparring.sandbox import bwrap, haskell
-from sparring.types import Verdict
+from sparring.judge.liquid_integers import check_machine_integers
+from sparring.judge.liquid_nodes import (
+    FIXITIES,
+    Call,
+    Expression,
+    Name,
+    refuse,
+)
+from sparring.judge.liquid_spelling import Spelling
+from sparring.judge.liquid_statement import (
+    CONS,
+    MEASURE,
+    Argument,
+    Scope,
+    Statement,
+    parse_annotation,
+    parse_signature,
+    parse_statement,
+    split_arrows,
+    written,
+)
+from sparring.judge.liquid_termination import check_ends
+from sparring.judge.liquid_tree import parse_tree
+from sparring.judge.liquid_words import plain
 
 NAME = "Equivalence"
-COMMAND = "SPARRING_LIQUID"  # a command line that is GHC with the plugin
-TIMEOUT_S = 60.0
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-BANNER = re.compile(r"^\*\*\*\* LIQUID: (.*)$", re.MULTILINE)
-SAFE = re.compile(r"SAFE \(([0-9]+) constraints checked\) \*+")
 OPTIONS = ("--reflection", "--ple", "--ple-with-undecided-guards")
+IMPORT = "import Language.Haskell.Liquid.ProofCombinators"
+CONS_IN_LOGIC = f"""
+{{-@ reflect {CONS} @-}}
+{CONS} :: a -> [a] -> [a]
+{CONS} my_x my_xs = my_x : my_xs
+"""
 COMBINATORS = """type Proof = ()
 data QED = QED
 infixl 3 ===, ***, ?
@@ -38,49 +54,156 @@ _ === y = y
 _ *** _ = ()
 (?) :: a -> b -> a
 x ? _ = x
+class Number a where
+  (<), (<=), (>), (>=) :: a -> a -> Bool
+instance Number Int where { (<) = (P.<); (<=) = (P.<=); (>) = (P.>); (>=) = (P.>=) }
+instance Number Integer where { (<) = (P.<); (<=) = (P.<=); (>) = (P.>); (>=) = (P.>=) }
+infix 4 <, <=, >, >=
 """
-PRELUDE = (
-    "import Prelude (Int, Integer, Bool (..), Char, String, Maybe (..), Either (..), Show, "
-    "Eq ((==), (/=)), Ord ((<), (<=), (>), (>=)), Num ((+), (-), (*), negate), (&&), (||), not, "
-    "otherwise, (.), ($), div, mod)"
-)
+# Order is the logic's for numbers and for nothing else, so the stand-in has it for numbers only.
+PRELUDE = """import qualified Prelude as P
+import Prelude (Int, Integer, Bool (..), Char, String, Maybe (..), Either (..), Show, Ord,
+  Eq ((==), (/=)), Num ((+), (-), (*), negate), (&&), (||), not, otherwise, (.), ($), div, mod)
+"""
 
 
-def module(p: Program, q: Program, function: str, signature: Signature, proof: str) -> str:
+@dataclass(frozen=True)
+class Draft:
+    """A module for Liquid Haskell, as far as its words can be judged; `checked` has the rest."""
+
+    text: str
+    spelling: Spelling
+    functions: tuple[str, ...]  # reflected, as spelled
+    programs: tuple[str, ...]  # those of them that are of P and Q
+    lemmas: tuple[str, ...]
+    statements: Mapping[str, Statement]
+    wraps: bool  # whether Int is among the types
+
+    def checked(self, tree: str) -> str:
+        """The module's text, once GHC's tree of it has been held to the rules."""
+        module = parse_tree(tree)
+        rules.check_tree(module, self.functions, self.lemmas)
+        for name, clauses in module.functions.items():
+            stated = self.statements.get(name)
+            check_ends(name, clauses, stated.bounded() if stated else frozenset())
+            if stated and stated.nat and rules.divides(clauses):
+                raise refuse(
+                    f"{plain(name)} divides, and then its result cannot be said to be Nat: "
+                    "state a lemma, { name n >= 0 }, instead"
+                )
+        if self.wraps:
+            check_machine_integers(module, self.programs)
+        return self.text
+
+
+def draft(p: Program, q: Program, function: str, signature: Signature, proof: str) -> Draft:
     """The module that Liquid Haskell is to check, or Refused: "proof" and why."""
     if not proof.strip():
-        raise rules.refuse("there is no proof")
+        raise refuse("there is no proof")
     rules.check_program(p, "P")
     rules.check_program(q, "Q")
-    rules.check_machine_integers((p, q))
     if signature.context:
-        raise rules.refuse("a proof for all types of a class would have to hold for its worst one")
+        raise refuse("a proof for all types of a class would have to hold for its worst one")
     both = _merged(p, q, function)
-    given = rules.read_proof(proof)
-    lemmas = given.functions
-    if "lemma" not in lemmas:
-        raise rules.refuse("the proof has no equations for `lemma`")
-    rules.check_proof(given, both, lemmas)
-    declared = {name: both.signatures[name] for name in both.functions}
-    arguments = rules.split_arrows(declared[f"{function}P"])[:-1]
-    statement, lemma_type = _statement(function, arguments)
-    annotations = _annotations(given, both, lemmas, declared, (statement, lemma_type), function)
-    parts = {name: both.equations(name) for name in both.functions}
-    parts |= {name: given.equations(name) for name in lemmas}
-    rules.check_recursion(parts)
-    return _written(both, given, annotations, (statement, lemma_type))
+    given = read_proof(proof)
+    reflected = _reflected(given)
+    _check_given(given, both, reflected, function)
+    everything = Program((), (*both.declarations, *given.declarations))
+    lemmas = [name for name in given.functions if name not in reflected]
+    functions = [*both.functions, *reflected]
+    operators = [n for n in (*functions, *lemmas) if not (n[0].isalpha() or n[0] == "_")]
+    _check_operators(operators)
+    spelling = Spelling(tuple(operators))
+    own = _statement(both, function)
+    statements = _statements(given, everything, functions, lemmas, own, function)
+    text = _written(both, given, functions, lemmas, statements, spelling)
+    conses = [CONS] if CONS in text else []
+    return Draft(
+        text,
+        spelling,
+        (*map(spelling.name, functions), *conses),
+        tuple(map(spelling.name, both.functions)),
+        tuple(map(spelling.name, lemmas)),
+        {spelling.name(name): found for name, found in statements.items()},
+        rules.mentions(both.of("signature", "data"), "Int"),
+    )
+
+
+def program_draft(p: Program, function: str, signature: Signature) -> Draft:
+    """P beside itself, with a proof that needs none: whether anything can be proved about it."""
+    blanks = " ".join(["_"] * len(signature.arguments))
+    return draft(p, p, function, signature, f"lemma {blanks} = trivial")
+
+
+def read_proof(proof: str) -> Program:
+    program = parse(proof)
+    if program.extensions:
+        raise refuse("a proof has no extensions")
+    for declaration in program.declarations:
+        where = f"proof, line {declaration.tokens[0].line}"
+        if declaration.kind not in ("liquid", "signature", "equation", "fixity"):
+            raise refuse(f"{where}: `{declaration.words[0]}` has no place in a proof")
+        if declaration.kind != "liquid":
+            rules.check_tokens(declaration, where)
+    return program
+
+
+def _reflected(given: Program) -> list[str]:
+    """Helpers of the proof's own: {-@ reflect name @-}."""
+    found = []
+    for declaration in given.of("liquid"):
+        word, rest = parse_annotation(declaration.tokens[0])
+        if word == "reflect":
+            name = rest[0].text
+            if name in found or name not in given.functions or name not in given.signatures:
+                raise refuse(f"proof: {name} is reflected once, with a type and equations")
+            found.append(name)
+    return found
+
+
+def _check_given(given: Program, both: Program, reflected: Sequence[str], function: str) -> None:
+    if "lemma" not in given.functions:
+        raise refuse("the proof has no equations for `lemma`")
+    for name in given.functions:
+        if name in both.functions or name in words.KEPT:
+            raise refuse(f"proof: {name} is the name of something else")
+        if name in reflected:
+            continue
+        ends = [t.text for t in given.signatures.get(name, ())][-1:]
+        if name != "lemma" and name not in given.signatures:
+            raise refuse(f"proof: {name} needs a type")
+        if name != "lemma" and ends != ["Proof"]:
+            raise refuse(
+                f"proof: {name} is no lemma, for its type does not end in Proof: "
+                f"write {{-@ reflect {name} @-}} above it"
+            )
+    stray = [n for n in given.signatures if n not in given.functions]
+    if stray:
+        raise refuse(f"proof: {stray[0]} has a type and no equations")
+    for declaration in given.of("signature"):
+        line = f"proof, line {declaration.tokens[0].line}"
+        rules.check_types(declaration, both, line)
+
+
+def _check_operators(operators: Sequence[str]) -> None:
+    for name in operators:
+        if name in words.KEPT | words.SYNTAX or name[0] == ":":
+            raise refuse(f"the operator {name} has a meaning already: call it otherwise")
 
 
 def _merged(p: Program, q: Program, function: str) -> Program:
     """P and Q in one program; the function is called <function>P and <function>Q there."""
     if not (function[0].isalpha() or function[0] == "_"):
-        raise rules.refuse(f"{function} is an operator: give the function a name")
-    names = {f"{function}P", f"{function}Q"}
+        raise refuse(f"{function} is an operator: give the function a name")
+    names = {f"{function}P", f"{function}Q", "lemma"}
     sides: list[list[Declaration]] = []
     for role, program in (("P", p), ("Q", q)):
         taken = names & {*program.functions}
         if taken:
-            raise rules.refuse(f"{role}: {taken.pop()} is the name of something else in a proof")
+            raise refuse(f"{role}: {taken.pop()} is the name of something else in a proof")
+        wrong = [name for name in program.functions if name in words.KEPT]
+        if wrong:
+            raise refuse(f"{role}: {wrong[0]} has a meaning already: call it otherwise")
         change = {function: f"{function}{role}"}
         sides.append([])
         for declaration in program.declarations:
@@ -99,105 +222,137 @@ def _shared(ours: Sequence[Declaration], theirs: Sequence[Declaration]) -> set[s
     def table(found: Sequence[Declaration]) -> dict[str, list[tuple[str, ...]]]:
         made: dict[str, list[tuple[str, ...]]] = {}
         for declaration in found:
-            if declaration.kind != "fixity":
-                for name in declaration.names:
-                    made.setdefault(name, []).append(declaration.words)
+            for name in declaration.names:
+                made.setdefault(name, []).append(declaration.words)
         return made
 
     a, b = table(ours), table(theirs)
     for name in sorted(set(a) & set(b)):
         if a[name] != b[name]:
-            raise rules.refuse(f"{name} is one thing in P and another in Q: rename it in Q")
+            raise refuse(f"{name} is one thing in P and another in Q: rename it in Q")
     return set(a) & set(b)
 
 
-def _statement(function: str, arguments: Sequence[Sequence[rules.Token]]) -> tuple[str, str]:
-    types = [" ".join(t.text for t in part) for part in arguments]
+def _statement(both: Program, function: str) -> Statement:
+    """What `lemma` says, which is the harness's alone to say."""
+    parts = split_arrows(both.signatures[f"{function}P"])[:-1]
+    types = [tuple(t.text for t in part) for part in parts]
     binders = [f"x{n}" for n in range(1, len(types) + 1)]
-    applied = " ".join(binders)
-    left = " -> ".join(f"{x}:{t}" for x, t in zip(binders, types, strict=True))
-    equation = f"{{ {function}P {applied} == {function}Q {applied} }}"
-    return f"lemma :: {left} -> {equation}", f"lemma :: {' -> '.join(types)} -> Proof"
+    calls: list[Expression] = [
+        Call(Name(f"{function}{role}"), tuple(Name(b) for b in binders)) for role in "PQ"
+    ]
+    arguments = tuple(Argument(b, t) for b, t in zip(binders, types, strict=True))
+    return Statement("lemma", arguments, Call(Name("=="), tuple(calls)))
 
 
-def _annotations(
+def _statements(
     given: Program,
-    both: Program,
+    everything: Program,
+    functions: Sequence[str],
     lemmas: Sequence[str],
-    declared: dict[str, tuple[rules.Token, ...]],
-    own: tuple[str, str],
+    own: Statement,
     function: str,
-) -> dict[str, str]:
+) -> dict[str, Statement]:
     """Statements of helper lemmas, and types of helpers that say more. That of `lemma` is ours."""
-    found: dict[str, str] = {}
-    signatures = given.signatures
-    said = [t.text for t in signatures.get("lemma", ())]
-    if said and ["lemma", "::", *said] != _plain(own[1]):
-        raise rules.refuse("the type of `lemma` is not yours to write")
+    scope = _scope(everything, functions)
+    found = {}
+    lemma_type = [*(w for a in own.arguments for w in (*a.type, "->")), "Proof"]
+    declared = {**everything.signatures, "lemma": _as_tokens(lemma_type)}
+    said = [t.text for t in given.signatures.get("lemma", ())]
+    if said and said != lemma_type:
+        raise refuse(f"the type of `lemma` is not yours to write: it is {' '.join(lemma_type)}")
     for declaration in given.of("liquid"):
-        name, rest = rules.statement_parts(declaration.tokens[0])
-        text = f"{name} :: {' '.join(t.text for t in rest)}"
+        name, rest = parse_annotation(declaration.tokens[0])
+        if name == "reflect":
+            continue
         if name in found:
-            raise rules.refuse(f"proof: {name} is stated twice")
+            raise refuse(f"proof: {name} is stated twice")
         if name == "lemma":
-            if _alike(text) != _alike(own[0]):
-                raise rules.refuse("the statement of `lemma` is not yours to write")
+            found[name] = _ours(parse_statement(name, rest, declared[name], scope), own)
         elif name in lemmas:
-            if name not in signatures:
-                raise rules.refuse(f"proof: {name} needs a type")
-            rules.check_statement(name, rest, signatures[name], both)
-        elif name in declared and name not in (f"{function}P", f"{function}Q"):
-            rules.check_signature(name, rest, declared[name], both)
+            found[name] = parse_statement(name, rest, declared[name], scope)
+        elif name in functions:
+            found[name] = parse_signature(name, rest, declared[name], scope)
+            if name in (f"{function}P", f"{function}Q") and found[name].nat:
+                raise refuse(f"proof: of {name} you may say only what grows smaller, / [n]")
         else:
-            raise rules.refuse(f"proof: {name} is not yours to say anything of")
-        found[name] = text
-    unstated = [n for n in lemmas if n not in found and n != "lemma"]
-    stray = [n for n in signatures if n not in lemmas]
-    if unstated or stray:
-        raise rules.refuse(f"proof: {(unstated + stray)[0]} is no helper lemma with a statement")
-    return found
+            raise refuse(f"proof: {name} is not yours to say anything of")
+    for name in lemmas:
+        if name not in found and name != "lemma":
+            raise refuse(
+                f"proof: {name} is no lemma without a statement: "
+                f"{{-@ {name} :: x:T -> {{ equation }} @-}}"
+            )
+    return {"lemma": own, **found}
 
 
-def _plain(text: str) -> list[str]:
-    return [t.text for t in tokens(text)]
+def _scope(everything: Program, functions: Sequence[str]) -> Scope:
+    fixities = {**FIXITIES}
+    for declaration in everything.of("fixity"):
+        side, strength = declaration.words[0][-1], declaration.words[1]
+        if not strength.isdigit():
+            raise refuse("a fixity is written infixl 6 +++")
+        for name in declaration.names:
+            fixities[name] = (int(strength), side if side in "lr" else "n")
+    _, made = rules.data_names(everything)
+    return Scope(frozenset({*functions, *made, *words.CONSTRUCTORS}), fixities)
 
 
-def _alike(text: str) -> list[str]:
-    """The words of a statement, its binders numbered."""
-    found = _plain(text)
-    binders = [w for n, w in enumerate(found[:-1]) if found[n + 1] == ":" and w[0].islower()]
-    numbers = {name: f"x{n}" for n, name in enumerate(binders)}
-    return [numbers.get(word, word) for word in found]
+def _as_tokens(texts: Sequence[str]) -> tuple[Token, ...]:
+    return tuple(Token("name", text, 1, 1) for text in texts)
+
+
+def _ours(said: Statement, own: Statement) -> Statement:
+    """The harness's statement, under the names that were given to its arguments, with a metric."""
+    names = {a.binder: b.binder for a, b in zip(own.arguments, said.arguments, strict=True)}
+    plain = all(argument.requirement is None for argument in said.arguments)
+    if not plain or said.equation != _with_names(own.equation, names):
+        raise refuse("the statement of `lemma` is not yours to write")
+    return said
+
+
+def _with_names(now: Expression | None, names: Mapping[str, str]) -> Expression | None:
+    match now:
+        case Call(function, arguments):
+            made = [_with_names(argument, names) for argument in arguments]
+            return Call(function, tuple(part for part in made if part is not None))
+        case Name(text):
+            return Name(names.get(text, text))
+    return now
 
 
 def _written(
-    both: Program, given: Program, annotations: dict[str, str], own: tuple[str, str]
+    both: Program,
+    given: Program,
+    functions: Sequence[str],
+    lemmas: Sequence[str],
+    statements: Mapping[str, Statement],
+    spelling: Spelling,
 ) -> str:
+    spelled = spelling.name
+
+    def in_logic(name: str) -> str:
+        """The tool's own `len`, where the programs have no other."""
+        return name if name == MEASURE and name not in functions else spelled(name)
+
     lines = [f'{{-@ LIQUID "{option}" @-}}' for option in OPTIONS]
-    lines += [f"module {NAME} where", "", "import Language.Haskell.Liquid.ProofCombinators", ""]
-    lines += [_flat(d) for d in both.of("data", "fixity")]
-    for name in both.functions:
-        if not name[0].isalpha():
-            lines.append(f"{{-@ infix {name} @-}}")
-        lines.append(f"{{-@ reflect {name} @-}}")
-        if name in annotations:
-            lines.append(f"{{-@ {annotations[name]} @-}}")
-        types = " ".join(t.text for t in both.signatures[name])
-        lines.append(f"{name if name[0].isalpha() else f'({name})'} :: {types}")
-        lines += [_flat(d) for d in both.equations(name)]
-    for name in [n for n in given.functions if n != "lemma"]:
-        types = " ".join(t.text for t in given.signatures[name])
-        lines += [f"{{-@ {annotations[name]} @-}}", f"{name} :: {types}"]
-        lines += [_flat(d) for d in given.equations(name)]
-    lines += [f"{{-@ {own[0]} @-}}", own[1]]
-    lines += [_flat(d) for d in given.equations("lemma")]
-    return "\n".join(lines) + "\n"
-
-
-def _flat(declaration: Declaration) -> str:
-    first = declaration.tokens[0].column - 1
-    moved = [replace(t, column=t.column - first) for t in declaration.tokens]
-    return text_of(moved)
+    lines += [f"module {NAME} where", "", IMPORT, ""]
+    lines += [spelling.declaration(d) for d in both.of("data", "fixity")]
+    lines += [spelling.declaration(d) for d in given.of("fixity")]
+    for name in (*functions, *(n for n in lemmas if n != "lemma"), "lemma"):
+        source = both if name in both.functions else given
+        if name in functions:
+            lines.append(f"{{-@ reflect {spelled(name)} @-}}")
+        if name in statements:
+            lines.append(f"{{-@ {written(statements[name], in_logic)} @-}}")
+        if name == "lemma":
+            types = [w for a in statements[name].arguments for w in (*a.type, "->")] + ["Proof"]
+        else:
+            types = [t.text for t in source.signatures[name]]
+        lines.append(f"{spelled(name)} :: {' '.join(map(spelled, types))}")
+        lines += [spelling.declaration(d) for d in source.equations(name)]
+    text = "\n".join(lines) + "\n"
+    return text.replace(IMPORT, f"{IMPORT}\n{CONS_IN_LOGIC}", 1) if CONS in text else text
 
 
 def stand_in(text: str) -> dict[str, str]:
@@ -205,106 +360,6 @@ def stand_in(text: str) -> dict[str, str]:
     case covered."""
     body = "\n".join(line for line in text.splitlines() if not line.startswith(("{-@", "import")))
     head = "{-# LANGUAGE Safe #-}\n{-# OPTIONS_GHC -Werror=incomplete-patterns #-}\n"
+    head += "{-# OPTIONS_GHC -Werror=incomplete-uni-patterns #-}\n"
     body = body.replace(f"module {NAME} where", f"module Proof_ where\n{PRELUDE}\n{COMBINATORS}", 1)
     return {"Proof_": head + body + "\n"}
-
-
-def ruling(exit_code: int, output: str) -> Verdict:
-    """Exit 0 and a banner, on a line of its own, of constraints that were checked."""
-    plain = COLOUR.sub("", output)
-    if exit_code == 124:
-        return Verdict("fail", "prover time-out", "Liquid Haskell was not done in time")
-    banners = BANNER.findall(plain)
-    safe = SAFE.fullmatch(banners[0]) if len(banners) == 1 else None
-    if exit_code == 0 and safe and int(safe[1]) > 0:
-        return Verdict("pass", "proved", f"Liquid Haskell: SAFE ({safe[1]} constraints checked)")
-    return Verdict("fail", "unproved", plain.strip()[-1500:])
-
-
-class Prover(Protocol):
-    """Whatever rules on a module: Liquid Haskell, or a record of what it said."""
-
-    async def prove(self, text: str) -> Verdict: ...
-
-
-TRUE = """{-@ LIQUID "--reflection" @-}
-{-@ LIQUID "--ple" @-}
-module Equivalence where
-import Language.Haskell.Liquid.ProofCombinators
-{-@ reflect twiceP @-}
-twiceP :: Integer -> Integer
-twiceP x = x + x
-{-@ reflect twiceQ @-}
-twiceQ :: Integer -> Integer
-twiceQ x = 2 * x
-{-@ lemma :: x:Integer -> { twiceP x == twiceQ x } @-}
-lemma :: Integer -> Proof
-lemma _ = trivial
-"""
-FALSE = TRUE.replace("2 * x", "3 * x")
-
-
-class LiquidHaskell:
-    """The real tool, in the jail. Before it is believed it must prove a truth and refuse a lie."""
-
-    def __init__(self, *, sandbox: str = "bwrap", timeout_s: float = TIMEOUT_S) -> None:
-        self.sandbox, self.timeout_s = sandbox, timeout_s
-        self._place = asyncio.Semaphore(1)  # a check takes some 270 MB
-        self._missing: str | None = None
-
-    async def missing(self) -> str:
-        """Why the tool cannot be used, tried once; empty where it can."""
-        if self._missing is None:
-            self._missing = await self._try()
-        return self._missing
-
-    async def _try(self) -> str:
-        how = f"see docs/haskell.md, or name GHC with its plugin in {COMMAND}"
-        if haskell.find_ghc() is None or shutil.which("z3") is None:
-            return f"Liquid Haskell needs GHC and z3: {how}"
-        true, false = await self._run(TRUE), await self._run(FALSE)
-        if not ruling(*true).passed:
-            return f"Liquid Haskell is not installed, or does not work: {true[1][-300:]} ({how})"
-        return "Liquid Haskell proved a falsehood" if ruling(*false).passed else ""
-
-    async def prove(self, text: str) -> Verdict:
-        async with self._place:
-            missing = await self.missing()
-            if missing:
-                return Verdict("void", "liquid", missing)
-            return ruling(*await self._run(text))
-
-    async def _run(self, text: str) -> tuple[int, str]:
-        folder = Path(tempfile.mkdtemp(prefix="sparring-liquid-"))
-        try:
-            folder.chmod(0o755)
-            (folder / f"{NAME}.hs").write_text(text, encoding="utf-8")
-            words = shlex.split(os.environ.get(COMMAND, "ghc -fplugin=LiquidHaskell"))
-            words += ["-fforce-recomp", "-outputdir", "o", f"{NAME}.hs"]
-            # The tool writes beside the module, and the jail's own /tmp is where it may.
-            script = f'cp {folder}/{NAME}.hs /tmp/ && cd /tmp && exec "$@"'
-            if self.sandbox == "bwrap":
-                words = ["/bin/sh", "-c", script, "sh", *words]
-            async with haskell.process(
-                words, folder, sandbox=self.sandbox, folders=_folders()
-            ) as running:
-                try:
-                    async with asyncio.timeout(self.timeout_s):
-                        out, _ = await running.communicate()
-                except TimeoutError:
-                    return 124, ""
-                return running.returncode or 0, out.decode(errors="replace")
-        except (bwrap.SandboxMissing, OSError, Refused) as error:
-            return 1, str(error)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _folders() -> list[Path]:
-    """Where people's package managers put GHC's packages, and z3."""
-    home = Path.home()
-    z3 = shutil.which("z3")
-    found = [home / ".cabal" / "store", home / ".local" / "state" / "cabal" / "store"]
-    found += [home / ".ghcup" / "ghc", home / ".ghc"]
-    found += [Path(z3).resolve().parent] if z3 else []
-    return [p for p in found if p.is_dir() and not p.is_relative_to("/usr")]

@@ -77,10 +77,24 @@ def shared_objects() -> str:
     return ":".join(sorted({str(path.parent) for path in library().glob("**/libHS*.so")}))
 
 
+def own_binary() -> Path:
+    """GHC itself, behind the script that people start it by."""
+    binary = library() / "bin" / "ghc"
+    return binary if binary.is_file() else Path(os.path.realpath(find_ghc() or "ghc"))
+
+
 def jailed(
-    words: Sequence[str], work: Path, filters: Sequence[int], folders: Sequence[Path] = ()
+    words: Sequence[str],
+    work: Path,
+    filters: Sequence[int],
+    folders: Sequence[Path] = (),
+    *,
+    own_link: bool = False,
 ) -> list[str]:
-    """The command that runs `words` in a jail which sees `work`, GHC, and a /tmp of its own."""
+    """The command that runs `words` in a jail which sees `work`, GHC, and a /tmp of its own.
+
+    own_link: the jail has no /proc; this gives it /proc/self/exe, by which a plugin finds GHC.
+    """
     program = shutil.which("bwrap")
     if program is None:
         raise SandboxMissing(
@@ -100,6 +114,10 @@ def jailed(
         *bwrap.devices(), "--perms", "1777", "--tmpfs", "/tmp", *mounts, "--chdir",
         "/tmp", "--cap-drop", "ALL",
     ]  # fmt: skip
+    if own_link:
+        for place in ("/proc", "/proc/self"):
+            inner += ["--perms", "0755", "--dir", place]
+        inner += ["--symlink", str(own_binary()), "/proc/self/exe"]
     for fd in filters:
         inner += ["--add-seccomp-fd", str(fd)]
     inner += ["--", "/bin/sh", "-c", LIMITS, "sh", *words]
@@ -124,7 +142,12 @@ def search_path(folders: Sequence[Path] = ()) -> str:
 
 @asynccontextmanager
 async def process(
-    words: Sequence[str], work: Path, *, sandbox: str, folders: Sequence[Path] = ()
+    words: Sequence[str],
+    work: Path,
+    *,
+    sandbox: str,
+    folders: Sequence[Path] = (),
+    own_link: bool = False,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """`words` under way, jailed unless `sandbox` is "unsafe"; dead at the end in any case."""
     filters: list[int] = []
@@ -135,7 +158,7 @@ async def process(
                 filters.append(os.memfd_create("filter"))
                 os.write(filters[-1], text)
                 os.lseek(filters[-1], 0, os.SEEK_SET)
-            words = jailed(words, work, filters, folders)
+            words = jailed(words, work, filters, folders, own_link=own_link)
         running = await asyncio.create_subprocess_exec(
             *words,
             stdin=asyncio.subprocess.PIPE,
@@ -184,7 +207,8 @@ class Ghci:
         self._running: asyncio.subprocess.Process | None = None
         self._context = process(
             [
-                find_ghc() or "ghc", "--interactive", "-v1", "-ignore-dot-ghci", "-w",
+                find_ghc() or "ghc", "--interactive", "-package", "ghc", "-v1",
+                "-ignore-dot-ghci", "-w",
                 "-Werror=overflowed-literals", f"-i{self.folder}:{bwrap.INSIDE}",
                 "+RTS", f"-M{MEMORY_MB}m", "-K256m", "-RTS",
             ],
@@ -200,7 +224,10 @@ class Ghci:
             async with asyncio.timeout(120):
                 await self._ask(':set prompt ""')
                 (self.folder / f"{MAIN}.hs").write_text(f"module {MAIN} where\nimport Harness\n")
-                said = await self._ask(f":load Harness {MAIN}")
+                said = await self._ask(f":load Harness {MAIN} Syntax")
+                if not said[-1:] or not said[-1].startswith("Ok, "):
+                    # Another GHC than the one that proofs need, whose parser is called otherwise.
+                    said = await self._ask(f":load Harness {MAIN}")
         except (TimeoutError, _Dead):
             said = ["GHCi did not start"]
         if not any(line.startswith("Ok, ") for line in said):
@@ -235,8 +262,9 @@ class Ghci:
             raise _Dead from error
 
     async def run(self, modules: Mapping[str, str], statement: str, seconds: int) -> Ran:
-        """Load MAIN of `modules`, then run `statement`, in which MARK and SECONDS are filled in
-        (as much processor time as it may use). Without one it is enough that they compile."""
+        """Load MAIN of `modules`, then run `statement`, in which MARK, SECONDS (as much processor
+        time as it may use) and FOLDER (where the modules lie) are filled in. Without one it is
+        enough that they compile."""
         self.uses += 1
         for old in self.folder.glob("*.hs"):
             old.unlink()
@@ -254,6 +282,7 @@ class Ghci:
                 return Ran("ok")
             step, mark = "run", uuid.uuid4().hex
             filled = statement.replace("MARK", json.dumps(mark)).replace("SECONDS", str(seconds))
+            filled = filled.replace("FOLDER", str(self.folder))
             async with asyncio.timeout(5 * seconds + 10):
                 lines = await self._ask(filled)
         except TimeoutError:
@@ -311,6 +340,14 @@ class Haskell:
             if done.status == "broken" and done.messages.startswith("GHCi died"):
                 return Ran("memory", done.messages)
             return done
+
+    async def parse(self, texts: Sequence[str], modules: Mapping[str, str] | None = None) -> Ran:
+        """GHC's trees of some modules, as `Syntax.hs` writes them, once `modules` have compiled."""
+        files = {f"Parsed{n}_": text for n, text in enumerate(texts)}
+        paths = ", ".join(f'"FOLDER/{name}.hs"' for name in files)
+        main = modules or {MAIN: f"module {MAIN} where\n"}
+        call = f"Harness.report MARK SECONDS (Syntax.trees [{paths}])"
+        return await self.run({**main, **files}, call)
 
     async def _once(self, modules: Mapping[str, str], statement: str) -> Ran:
         ghci = self._idle.pop() if self._idle else Ghci(self.sandbox)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from proofs import Proof
+
 from sparring.judge import liquid
 from sparring.judge.haskell_source import (
     Declaration,
@@ -20,7 +22,6 @@ from sparring.judge.haskell_source import (
     tokens,
     top_level,
 )
-from sparring.types import Verdict
 
 OWN_OPTIONS = {f'{{-@ LIQUID "{option}" @-}}' for option in liquid.OPTIONS}
 COMBINATORS = "Language.Haskell.Liquid.ProofCombinators"
@@ -139,43 +140,13 @@ def _proof_text(one: Declaration, names: dict[str, str]) -> str:
     return f"{{-@ {' '.join(names.get(t.text, t.text) for t in inner)} @-}}\n"
 
 
-def key(source: str, names: tuple[str, str]) -> frozenset[tuple[str, ...]]:
-    """A module's declarations, whatever their order and the names of its two functions."""
-    head, found = split_module(source)
-    change = {names[1]: "funQ", names[0]: "funP"}
-    words = {(line,) for line in head}
-    for one in found:
-        if one.kind == "liquid":
-            text = one.words[0]
-            inner = [] if '"' in text else [t.text for t in tokens(text[3:-3])]
-            binders = [w for n, w in enumerate(inner[:-1]) if inner[n + 1] == ":"]
-            numbers = {b: f"x{n}" for n, b in enumerate(b for b in binders if b[0].islower())}
-            words.add(tuple(numbers.get(w, change.get(w, w)) for w in inner) or (text,))
-        else:
-            words.add(tuple(change.get(w, w) for w in one.words))
-    return frozenset(words)
-
-
-class Recorded:
-    """Answers as Liquid Haskell did, to modules it was shown. Where the harness asks for another
-    module than the case's own, only the case's rejection stands: nothing is accepted unseen."""
-
-    def __init__(self, cases: list[dict[str, Any]], case: dict[str, Any]) -> None:
-        self.case = case
-        self.answers = {}
-        for other in cases:
-            try:
-                _, found = split_module(other["source"])
-            except Refused:
-                continue  # never to be asked for: no harness would write it
-            names = stated(found)
-            if names:
-                self.answers[key(other["source"], names)] = other
-
-    async def prove(self, text: str) -> Verdict:
-        known = self.answers.get(key(text, ("funP", "funQ")))
-        answer = known or self.case
-        ruling = liquid.ruling(answer["exit_code"], answer["output"])
-        if known is None and ruling.passed:
-            return Verdict("fail", "unseen", "Liquid Haskell was never shown this module")
-        return ruling
+def proofs() -> list[Proof]:
+    """Every case that can be handed in at all, by its name; the tool's own answer is not asked."""
+    found = []
+    for case in read_cases() or []:
+        try:
+            made = claim(str(case["source"]))
+        except Refused:
+            continue  # cannot even be split into programs and a proof
+        found.append(Proof(case["name"], made.p, made.q, made.proof, "case", made.function))
+    return found

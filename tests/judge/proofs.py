@@ -15,6 +15,7 @@ class Proof(NamedTuple):
     q: str
     proof: str
     tool: str
+    function: str = "f"
 
 
 def integer(body: str) -> str:
@@ -132,13 +133,14 @@ HONEST = [
         FOLD_PROOF.replace("fP xs } @-}", "fP xs } / [len xs] @-}"),
         "",
     ),
+    Proof("division by name", integer("x = div x 2"), HALF, "lemma _ = trivial", ""),
     Proof("comments", DOUBLE, TWICE, "-- by arithmetic\nlemma _ = trivial {- undefined -}", ""),
 ]
 
 WRONG = [
     Proof("false", DOUBLE, TRIPLE, "lemma _ = trivial", ""),
     Proof("no induction", LIST, FOLD, "lemma _ = trivial", ""),
-    Proof("circular", DOUBLE, TRIPLE, "lemma x = lemma x", ""),
+    Proof("circular", DOUBLE, TRIPLE, "lemma x = lemma x", "not seen that lemma ends"),
     Proof("a case is missing", LIST, FOLD, "lemma [] = trivial", "ghc"),
     Proof(
         "out of scope", DOUBLE, TWICE, "lemma x = trivial ? nothingOfTheKind x", "nothingOfTheKind"
@@ -179,31 +181,35 @@ STATED = "x:Integer -> { fP x == fQ x }"
 CHEATS = [
     cheat("undefined", "lemma _ = undefined", "undefined"),
     cheat("undefined behind ?", "lemma x = trivial ? undefined", "undefined"),
-    cheat("undefined made a variable", "lemma undefined = undefined", "undefined has a meaning"),
+    cheat("undefined made a variable", "lemma undefined = undefined", "ghc"),
     cheat(
         "undefined bound elsewhere",
         "lemma x = (case x of undefined -> trivial) ? undefined",
-        "undefined has a meaning",
+        "undefined is not among",
     ),
     cheat("error", 'lemma _ = error "believe me"', "error"),
     cheat("Admit", "lemma x = fP x === fQ x *** Admit", "Admit"),
     cheat("unreachable", "lemma _ = unreachable", "unreachable"),
     cheat("assumed equality", "lemma x = fP x ==! fQ x *** QED", "==!"),
-    cheat("assume", annotated(f"assume lemma :: {STATED}"), "no statement"),
+    cheat("assume", annotated(f"assume lemma :: {STATED}"), "no place"),
     cheat(
         "assume a helper",
         annotated(
             f"assume ax :: {STATED}", "ax :: Integer -> Proof\nax _ = trivial\nlemma x = ax x"
         ),
-        "no statement",
+        "no place",
     ),
-    cheat("lazy", annotated("lazy lemma", "lemma x = lemma x"), "no statement"),
-    cheat("ignore", annotated("ignore lemma"), "no statement"),
+    cheat("lazy", annotated("lazy lemma", "lemma x = lemma x"), "no place"),
+    cheat("ignore", annotated("ignore lemma"), "no place"),
     cheat(
-        "option", annotated('LIQUID "--no-termination-check"', "lemma x = lemma x"), "no statement"
+        "option",
+        annotated('LIQUID "--no-termination-check"', "lemma x = lemma x"),
+        "no place",
     ),
     cheat(
-        "option abbreviated", annotated('LIQUID "--no-term"', "lemma x = lemma x"), "no statement"
+        "option abbreviated",
+        annotated('LIQUID "--no-term"', "lemma x = lemma x"),
+        "no place",
     ),
     cheat(
         "GHC option",
@@ -219,11 +225,11 @@ CHEATS = [
     cheat(
         "weaker statement",
         annotated("lemma :: x:{Integer | false} -> { fP x == fQ x }"),
-        "not yours",
+        "false may not stand",
     ),
     cheat("another statement", annotated("lemma :: x:Integer -> { fP x == fP x }"), "not yours"),
     cheat("another type", "lemma :: Bool -> Proof\nlemma _ = trivial", "not yours"),
-    cheat("statement for an import", annotated("div :: x:a -> y:a -> {v:a | false}"), "no place"),
+    cheat("statement for an import", annotated("div :: x:a -> y:a -> {v:a | false}"), "not yours"),
     cheat("qualified name", annotated("GHC.Real.gcd :: x:a -> y:a -> {v:a | false}"), "not yours"),
     cheat(
         "false result",
@@ -237,25 +243,25 @@ CHEATS = [
     cheat(
         "narrowed helper",
         annotated("go :: acc:Nat -> [Integer] -> Integer"),
-        "another type",
+        "unfolded for all arguments",
         LIST,
         FOLD,
     ),
-    cheat("type alias", annotated("type Integer = {v:Integer | v == 0}"), "no statement"),
-    cheat("measure", annotated("measure fQ :: Integer -> Integer"), "no statement"),
-    cheat("rewrite", annotated("rewriteWith lemma [lemma]"), "no statement"),
+    cheat("type alias", annotated("type Integer = {v:Integer | v == 0}"), "no place"),
+    cheat("measure", annotated("measure fQ :: Integer -> Integer"), "no place"),
+    cheat("rewrite", annotated("rewriteWith lemma [lemma]"), "no place"),
     cheat(
         "reflected in the proof",
         annotated(
             "reflect bad", "bad :: Integer -> Integer\nbad x = 1 + bad x\nlemma x = trivial ? bad x"
         ),
-        "no statement",
+        "not seen that bad ends",
     ),
     cheat("data", "data V = V (V -> Proof)\nlemma _ = trivial", "no place"),
     cheat("class", "class C a where\n  pf :: a -> Proof\nlemma _ = trivial", "no place"),
-    cheat("where", "lemma x = v where v = v", "where"),
-    cheat("let", "lemma x = let v = v in v", "let"),
-    cheat("lambda", "lemma = \\x -> lemma x", "\\"),
+    cheat("where", "lemma x = v where v = v", "stands for something"),
+    cheat("let", "lemma x = let v = v in v", "stands for something"),
+    cheat("lambda", "lemma = \\x -> lemma x", "lambda"),
     cheat("dividing in sight of the proof", "lemma x = trivial ? (0 `div` 2)", "div"),
     cheat(
         "division in a statement",
@@ -272,7 +278,7 @@ CHEATS = [
         "by way of others",
     ),
     cheat("maximum of nothing", "lemma _ = maximum []", "maximum"),
-    cheat("a typed expression", "lemma x = trivial ? (0 :: Integer)", "::"),
+    cheat("a typed expression", "lemma x = trivial ? (0 :: Integer)", "a type after"),
     cheat("seq", "lemma x = seq x trivial", "seq"),
     cheat(
         "recursion beside a division",
@@ -296,7 +302,6 @@ CHEATS = [
         integer("x = x `div` 0"),
         integer("x = x `div` 0"),
     ),
-    cheat("section of div", "lemma _ = trivial", "write div", integer("x = div x 2"), HALF),
     cheat(
         "floating point",
         "lemma _ _ _ = trivial",

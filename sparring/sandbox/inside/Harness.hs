@@ -38,7 +38,9 @@ import Test.QuickCheck.Gen
 import Test.QuickCheck.Random (mkQCGen)
 
 -- Constants of the two programs: where they compare with 17, 16 and 18 are worth trying.
-data Hints = Hints { numbers :: [Integer], fractions :: [Double], strings :: [String] }
+-- `sought` are numbers worked out from them, all of which a thorough attack tries.
+data Hints = Hints
+  { numbers :: [Integer], fractions :: [Double], strings :: [String], sought :: [Integer] }
 
 class Value a where
   draw :: Hints -> Gen a
@@ -115,7 +117,7 @@ instance Value a => GFields (S1 c (K1 i a)) where
   gfwrite (M1 (K1 x)) = [write 11 x]
 
 whole :: (Integral a) => [Integer] -> Hints -> [a]
-whole extra h = map fromInteger (nub ([0, 1, -1, 2, -2, 3, 10, -7] ++ near h ++ extra))
+whole extra h = map fromInteger (nub ([0, 1, -1, 2, -2, 3, 10, -7] ++ near h ++ extra) ++ sought h)
 
 -- Lengths of lists: the programs' own constants, where those can be lengths.
 sizes :: Hints -> Gen Int
@@ -124,11 +126,14 @@ sizes h = elements (2 : 3 : [fromInteger n | n <- near h, n >= 0, n <= 60])
 near :: Hints -> [Integer]
 near h = take 40 (concat [[n, n + 1, n - 1, negate n] | n <- numbers h])
 
+wanted :: Hints -> [Integer]
+wanted h = near h ++ sought h
+
 small :: [Integer]
 small = [4 .. 60] ++ [-3, -4 .. -12]
 
 bounded :: forall a. (Bounded a, Integral a) => Hints -> [a]
-bounded h = map fromInteger (filter fits (nub (map toInteger (whole [] h :: [Integer]) ++ ends)))
+bounded h = map fromInteger (filter fits (nub ([0, 1, -1, 2, -2, 3, 10, -7] ++ near h ++ ends) ++ sought h))
   where
     (low, high) = (toInteger (minBound :: a), toInteger (maxBound :: a))
     ends = [low, low + 1, high, high - 1, high `div` 2, high `div` 2 + 1, low `div` 2] ++ small
@@ -138,9 +143,9 @@ drawBounded :: forall a. (Bounded a, Integral a) => Hints -> Gen a
 drawBounded h = frequency
   [ (5, sized (\n -> fromInteger <$> choose (negate' n, toInteger n)))
   , (2, fromInteger <$> choose (toInteger (minBound :: a), toInteger (maxBound :: a)))
-  , (1, elements (bounded h)), (3, elements (0 : filter fits (map fromInteger (near h)))) ]
+  , (1, elements (bounded h)), (3, elements (0 : map fromInteger (filter fits (wanted h)))) ]
   where
-    fits n = toInteger n `elem` near h
+    fits n = n >= toInteger (minBound :: a) && n <= toInteger (maxBound :: a)
     negate' n = if (minBound :: a) < 0 then negate (toInteger n) else 0
 
 writeWhole :: Integral a => Int -> a -> ShowS
@@ -150,7 +155,7 @@ instance Value Integer where
   draw h = frequency
     [ (6, sized (\n -> choose (negate (toInteger n), toInteger n)))
     , (1, choose (negate (2 ^ (70 :: Int)), 2 ^ (70 :: Int)))
-    , (1, elements (edges h)), (3, elements (0 : near h)) ]
+    , (1, elements (edges h)), (3, elements (0 : wanted h)) ]
   edges = whole ([12, 100, 1000, -1000, 2 ^ (63 :: Int), negate (2 ^ (63 :: Int)) - 1, 2 ^ (64 :: Int)] ++ small)
   write = writeWhole
 
