@@ -198,7 +198,8 @@ def rejections(episodes: Iterable[Episode]) -> list[Record]:
     for episode in episodes:
         known = {"id": episode.id, "task": episode.task.id}
         if episode.void is not None:
-            found.append({**known, "kind": "void", "reason": episode.void})
+            kind = INCIDENT if episode.void.startswith(INCIDENT) else "void"
+            found.append({**known, "kind": kind, "reason": episode.void})
         for number, refused in enumerate(episode.facts.get("rejected", []), 1):
             branch = episode.facts["branch"]
             found.append({**known, "branch": branch, "number": number, **refused})

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -18,6 +19,7 @@ from sparring.games.answers import check_style
 from sparring.games.equivalence_words import SEQ, SINQ
 from sparring.games.programs import shipped_task
 from sparring.judge.checkers import (
+    INCIDENT,
     LANGUAGES,
     NOT_REFUTED,
     Checker,
@@ -59,6 +61,7 @@ class Equivalence(Game):
     alice_tokens: Tokens = None  # None: as the recipe's sampling says
     bob_tokens: Tokens = None
     checker: Checker | None = field(default=None, init=False, repr=False)
+    provable: frozenset[str] | None = field(default=None, init=False, repr=False)  # tasks
     known: dict[tuple[str, ...], Verdict] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +92,25 @@ class Equivalence(Game):
             await self.checker.__aexit__(None, None, None)
             self.checker = None
 
+    def branch(self, seed: int) -> tuple[str, float]:
+        """The branch of a game, by its seed, and the difficulty that Alice is asked for."""
+        rng = random.Random(derive(seed, "branch"))
+        branch = SEQ if rng.random() < self.share else SINQ
+        return branch, rng.choice(self.targets)
+
+    def check_all(self, tasks: Sequence[Task], sandbox: str) -> None:
+        super().check_all(tasks, sandbox)
+        if self.proved and self.share > 0:
+            from sparring.games.equivalence_start import need_proofs
+
+            self.provable = need_proofs(tasks, sandbox)
+
+    def suited(self, tasks: Sequence[Task], seed: int) -> Sequence[Task]:
+        """For an equivalence with a proof, the programs that can be proved about."""
+        if self.provable is None or self.branch(seed)[0] == SINQ:
+            return tasks
+        return [task for task in tasks if task.id in self.provable] or tasks
+
     def check(self, task: Task) -> None:
         code_of(task)
         if self.language == "python":  # missed now, and not in every game of the first round
@@ -105,9 +127,10 @@ class Equivalence(Game):
 
     async def play(self, task: Task, table: Table) -> Outcome:
         function, p = await self._usable(task, table)
-        rng = random.Random(derive(table.seed, "branch"))
-        branch = SEQ if rng.random() < self.share else SINQ
-        target = rng.choice(self.targets)
+        branch, target = self.branch(table.seed)
+        if branch == SEQ and self.proved:
+            verdict = _not_broken(await table.judge(self._quietly("provable", p, function)))
+            branch = SEQ if verdict.passed else SINQ
         facts: dict[str, Any] = {
             "language": self.language,
             "branch": branch,
@@ -186,7 +209,8 @@ class Equivalence(Game):
         limit = _limit(self.alice_tokens)
         why = Verdict("fail")
         for number in range(1, self.tries + 1):
-            view = await self._view(alice.policy, p, function, branch, table, number)
+            tried = {row["q"].strip() for row in facts["rejected"]}
+            view = await self._view(alice.policy, p, function, branch, table, number, tried)
             if number == 1:
                 turn = await alice.act(prompt, system=words.ALICE_SYSTEM, view=view, **limit)
             else:
@@ -247,8 +271,11 @@ class Equivalence(Game):
         alice = table["alice"]
         said = words.proof_prompt(function)
         verdict = Verdict("fail", "proof", "there was no try")
-        for _ in range(self.proof_tries):
-            view = _scripted_proof(p, function) if alice.policy == "scripted" else None
+        script = _scripted_proofs(p, q, function) if alice.policy == "scripted" else None
+        for number in range(self.proof_tries):
+            if script is not None and number >= len(script):
+                break  # nothing else to try: a proof that has failed fails again
+            view = script[number] if script is not None else None
             turn = await alice.reply(said, view=view, **limit)
             proof = words.block(turn.text, "haskell")
             if proof is None:
@@ -284,13 +311,22 @@ class Equivalence(Game):
         return list(await asyncio.gather(*(judged(n) for n in range(self.samples))))
 
     async def _view(
-        self, policy: str, p: str, function: str, branch: str, table: Table, number: int
+        self,
+        policy: str,
+        p: str,
+        function: str,
+        branch: str,
+        table: Table,
+        number: int,
+        tried: set[str],
     ) -> View | None:
-        """What a scripted Alice says: a rewrite by rule, with an input that the attack found."""
+        """What a scripted Alice says: a rewrite by rule that was not refused before, with an input
+        that the attack found."""
         if policy != "scripted":
             return None
         rng = random.Random(derive(table.seed, "script", number))
-        for rule, q in script(self.language, p, function, branch == SEQ, rng)[:6]:
+        rewrites = script(self.language, p, function, branch == SEQ, rng)
+        for rule, q in [one for one in rewrites if one[1].strip() not in tried][:6]:
             if branch == SEQ:
                 return _scripted(rule, words.written(self.language, q))
             verdict = _not_broken(await table.judge(self._quietly("attack", p, q, function)))
@@ -312,10 +348,10 @@ class _Ruling:
     verdict: Verdict
 
 
-def _scripted_proof(p: str, function: str) -> View:
-    from sparring.games.rewrites_haskell import proof
+def _scripted_proofs(p: str, q: str, function: str) -> list[View]:
+    from sparring.games.proofs_haskell import proofs
 
-    return _scripted("proof", words.fenced("haskell", proof(p, function)))
+    return [_scripted("proof", words.fenced("haskell", proof)) for proof in proofs(p, q, function)]
 
 
 def _limit(tokens: int | None) -> dict[str, Any]:
@@ -327,8 +363,11 @@ def _scripted(rule: str, text: str) -> View:
 
 
 def _not_broken(found: Verdict | _Ruling) -> Verdict:
-    """A checker that broke voids the game; a program that is not steady is only refused."""
+    """A checker that broke voids the game; a program that is not steady is only refused. Two
+    checkers that contradict each other void it as well: nobody learns from either."""
     verdict = found.verdict if isinstance(found, _Ruling) else found
+    if verdict.kind == INCIDENT:
+        raise VoidGame(f"{INCIDENT}: {verdict.detail}")
     if verdict.status == "void" and verdict.kind not in _FAULTS:
         raise VoidGame(f"the checker could not rule ({verdict.kind}): {verdict.detail}")
     return verdict

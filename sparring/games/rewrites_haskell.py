@@ -38,21 +38,6 @@ def choose(source: str, function: str, keeps: bool, rng: random.Random) -> list[
     return in_order(rewrites, source, function, keeps, rng)
 
 
-def proof(source: str, function: str) -> str:
-    """A first try at a proof that a rewrite kept the meaning: by cases where the function has
-    equations for the empty list and a longer one, or else by calculation alone."""
-    program = parse(source)
-    arity = len(signature_of(program, function).arguments)
-    blanks = ["_"] * arity
-    equations = [list(d.words) for d in program.equations(function)]
-    if any(words[1:3] == ["[", "]"] for words in equations):
-        again = " ".join(["xs", *(f"x{n}" for n in range(2, arity + 1))])
-        empty = " ".join(["[]", *blanks[1:]])
-        longer = " ".join(["(_:xs)", *(f"x{n}" for n in range(2, arity + 1))])
-        return f"lemma {empty} = trivial\nlemma {longer} = lemma {again}\n"
-    return f"lemma {' '.join(blanks)} = trivial\n"
-
-
 def written(program: Program) -> str:
     """The program as text: declarations with a blank line before each signature."""
     parts: list[str] = []

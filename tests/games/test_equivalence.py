@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sparring.collect import Job, collect
+from sparring.curriculum.equivalence import rejections, summary
 from sparring.engines.scripted import ScriptedEngine
 from sparring.game import opened
 from sparring.games import equivalence_words as words
@@ -154,30 +155,96 @@ def test_a_scripted_alice_is_always_right(share: float) -> None:
     assert (episode.facts["input"] is None) == (share == 1.0)
 
 
+HASKELL = Task("h", data={"code": "f :: Int -> Int\nf x = x + 1\n", "function": "f"})
+
+
+class FakeHaskell:
+    """Stands in for GHC and Liquid Haskell; `ruling` says what becomes of a proof."""
+
+    def __init__(self, ruling: Callable[[str], Verdict], provable: bool = True) -> None:
+        self.ruling, self.fine = ruling, provable
+
+    async def compiles(self, p: str, function: str) -> Verdict:
+        return Verdict("pass", "compiles")
+
+    async def provable(self, p: str, function: str) -> Verdict:
+        return Verdict("pass" if self.fine else "fail", "provable")
+
+    async def diverges(self, p: str, q: str, function: str, input: str) -> Verdict:
+        return Verdict("pass", "differ")
+
+    async def equivalent(self, p: str, q: str, function: str, proof: str) -> Verdict:
+        return self.ruling(proof.strip())
+
+    async def __aexit__(self, *error: object) -> None:
+        pass
+
+
+def play_haskell(
+    alice: list[str] | None, ruling: Callable[[str], Verdict], provable: bool = True
+) -> Episode:
+    def before(game: Any) -> None:
+        game.checker = FakeHaskell(ruling, provable)
+
+    return play(alice, task=HASKELL, share=1.0, language="haskell", before=before)
+
+
 @jail
-def test_haskell_asks_for_a_proof_and_feeds_the_prover_back() -> None:
-    """With a checker that stands in for GHC and Liquid Haskell."""
+def test_a_proof_that_an_input_contradicts_is_an_incident_and_trains_nobody() -> None:
+    code, proof = "```haskell\nf :: Int -> Int\nf x = 1 + x\n```", "```haskell\nlemma _ = ()\n```"
+    told = Verdict("fail", "soundness incident", "SAFE, and yet f 3: P gives 4, Q gives 5")
+    episode = play_haskell([code, proof], lambda _: told)
+    assert episode.void is not None and episode.void.startswith("soundness incident: SAFE")
+    [row] = rejections([episode])
+    assert row["kind"] == "soundness incident"
+    assert summary([episode], [], [])["incidents"] == 1
+
+
+@jail
+def test_a_scripted_alice_does_not_repeat_a_proof_that_failed() -> None:
     asked: list[str] = []
 
-    class Fake:
-        async def compiles(self, p: str, function: str) -> Verdict:
-            return Verdict("pass", "compiles")
+    def ruling(proof: str) -> Verdict:
+        asked.append(proof)
+        return Verdict("fail", "unproved", "no")
 
-        async def equivalent(self, p: str, q: str, function: str, proof: str) -> Verdict:
-            asked.append(proof.strip())
-            good = proof.strip() == "lemma x = ()"
-            return Verdict("pass", "proved") if good else Verdict("fail", "unsafe", "line 3")
+    episode = play_haskell(None, ruling)
+    assert episode.facts["end"] == "rejected"
+    by_q: dict[str, list[str]] = {}
+    for row in episode.facts["rejected"]:
+        if row.get("proof"):
+            by_q.setdefault(row["q"], []).append(row["proof"])
+    assert asked and all(len(set(tried)) == len(tried) for tried in by_q.values())
 
-        async def __aexit__(self, *error: object) -> None:
-            pass
 
-    def before(game: Any) -> None:
-        game.checker = Fake()
+@jail
+def test_nobody_is_asked_for_a_proof_about_what_cannot_be_proved_about() -> None:
+    code = "```haskell\nf :: Int -> Int\nf x = x\n```\nINPUT: 3"
+    episode = play_haskell([code], lambda _: Verdict("fail", "proof"), provable=False)
+    assert episode.facts["branch"] == "sinq" and episode.facts["end"] == "accepted"
+
+
+def test_proofs_are_drawn_from_what_can_be_proved_about() -> None:
+    game = load_game("equivalence", language="haskell")
+    tasks = [Task(str(n), data={"code": ""}) for n in range(10)]
+    assert all(game.suited(tasks, seed) == tasks for seed in range(20))
+    game.provable = frozenset({"3", "7"})
+    drawn = {game.branch(seed)[0]: game.suited(tasks, seed) for seed in range(20)}
+    assert [t.id for t in drawn["seq"]] == ["3", "7"] and drawn["sinq"] == tasks
+
+
+@jail
+def test_haskell_asks_for_a_proof_and_feeds_the_prover_back() -> None:
+    asked: list[str] = []
+
+    def ruling(proof: str) -> Verdict:
+        asked.append(proof)
+        good = proof == "lemma x = ()"
+        return Verdict("pass", "proved") if good else Verdict("fail", "unsafe", "line 3")
 
     code = "```haskell\nf :: Int -> Int\nf x = 1 + x\n```"
     proofs = ["```haskell\nlemma x = undefined\n```", "none", "```haskell\nlemma x = ()\n```"]
-    task = Task("h", data={"code": "f :: Int -> Int\nf x = x + 1\n", "function": "f"})
-    episode = play([code, *proofs], task=task, share=1.0, language="haskell", before=before)
+    episode = play_haskell([code, *proofs], ruling)
     assert episode.facts["evidence"] == "proved" and episode.facts["proof"].startswith("lemma")
     assert [r["kind"] for r in episode.facts["rejected"]] == ["unsafe", "form"]
     assert asked == ["lemma x = undefined", "lemma x = ()"]

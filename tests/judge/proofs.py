@@ -239,7 +239,7 @@ CHEATS = [
         ),
         "may not stand",
     ),
-    cheat("narrowed function", annotated("fQ :: n:Nat -> Integer"), "not yours"),
+    cheat("narrowed function", annotated("fQ :: n:Nat -> Integer"), "unfolded for all"),
     cheat(
         "narrowed helper",
         annotated("go :: acc:Nat -> [Integer] -> Integer"),
