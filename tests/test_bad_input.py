@@ -23,9 +23,9 @@ SMALL = (
 )
 
 
-def sparring(*words: object) -> tuple[int, str]:
+def sparring(*words: object, stdin: str = "") -> tuple[int, str]:
     """What a command does, in this process: its exit code and all it says. A bug is raised."""
-    result = CliRunner().invoke(cli.app, [str(word) for word in words])
+    result = CliRunner().invoke(cli.app, [str(word) for word in words], input=stdin)
     if result.exception is None or isinstance(result.exception, SystemExit):
         return result.exit_code, result.output
     code = cli.exit_code(result.exception)
