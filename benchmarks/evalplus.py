@@ -43,6 +43,7 @@ MOST_LITERAL = 200_000  # characters of expected values
 SHORT_S = 0.1  # below this, plain Python's time is mostly that of its start
 SAME = """
 import math
+from math import inf, nan
 
 def same(got, expected, atol):
     if got == expected:
@@ -96,6 +97,8 @@ def problems(folder: Path, suite: str) -> Iterator[Problem]:
             example = _example(row.get("assertion") or "", row["entry_point"])
             if example is not None:
                 given = [_typed(list(one), example) for one in given]
+            if _are_complex([v for one in given for v in one if isinstance(v, str)]):
+                given = [[complex(v) if isinstance(v, str) else v for v in one] for one in given]
             yield Problem(row["task_id"], code, row["entry_point"], given, float(row["atol"]))
 
 
@@ -110,19 +113,30 @@ def _example(assertion: str, entry: str) -> list[Any] | None:
     return None
 
 
+def _are_complex(texts: list[str]) -> bool:
+    """JSON has no complex numbers, and EvalPlus writes them as texts."""
+    try:
+        return bool([complex(text) for text in texts]) and any("j" in text for text in texts)
+    except ValueError:
+        return False
+
+
 def _typed(value: Any, example: Any) -> Any:
     """A value from JSON with the types of the example."""
     if isinstance(value, list) and isinstance(example, list | tuple):
         models = list(example) or [None]
-        items = [_typed(v, models[min(n, len(models) - 1)]) for n, v in enumerate(value)]
+        nested = next((m for m in models if isinstance(m, list | tuple | set)), example)
+        items = []
+        for n, item in enumerate(value):
+            model = models[min(n, len(models) - 1)]
+            deeper = isinstance(item, list) and not isinstance(model, list | tuple | set)
+            items.append(_typed(item, nested if deeper else model))
         return tuple(items) if isinstance(example, tuple) else items
     if isinstance(value, list) and isinstance(example, set):
         return set(value)
     if isinstance(value, dict) and isinstance(example, dict) and example:
         model = next(iter(example.values()))
         return {k: _typed(v, model) for k, v in value.items()}
-    if isinstance(value, str) and isinstance(example, int | complex):
-        return complex(value)
     return value
 
 
@@ -160,12 +174,12 @@ class Plain:
 
 def forms(problem: Problem, plain: Plain) -> dict[str, dict[str, Any]]:
     """The tests of a problem in each form that it can be written in."""
-    text = f"{problem.code}\nINPUTS = {problem.inputs!r}\n"
+    text = f"{problem.code}\nfrom math import inf, nan\nINPUTS = {problem.inputs!r}\n"
     ended, _, printed = plain.run(text + EXPECTED.format(entry=problem.entry))
     expected = json.loads(printed) if ended else None
-    literal = expected is not None and all(map(_is_literal, expected))
+    literal = expected is not None and all(map(_is_literal, [*expected, repr(problem.inputs)]))
     found: dict[str, dict[str, Any]] = {}
-    if expected is not None and literal and sum(map(len, expected)) <= MOST_LITERAL:
+    if expected and literal and sum(map(len, expected)) <= MOST_LITERAL:
         # Without `entry`: the tests name the function, as those of MBPP do.
         found["asserts"] = {
             "tests": [

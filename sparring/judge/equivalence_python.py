@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sparring.judge.checkers import INCIDENT, NOT_REFUTED
@@ -15,25 +14,16 @@ from sparring.judge.inputs import ToolMissing, inputs_for
 from sparring.judge.purity import impure, parse, unordered
 from sparring.judge.python_tests import Judge
 from sparring.judge.same import NOT_REACHED, NoOutcomes, Outcome, Plan, differ, outcomes, same
+from sparring.judge.search import Pair, search
 from sparring.judge.signature import BadInput, BadSignature, Signature, read_input, signature_of
 from sparring.types import Verdict
 
 EXHAUSTED = "exhausted"
+STEPS_PER_S = 2_000_000  # a call's steps for each second of `timeout_s`
 _SEEDS = (1, 2)  # hash seeds of the runs that must agree with the first, whose seed is 0
 _MORE_SEEDS = (3, 4, 5, 6)  # where there are sets: two words in one have one of two orders
 _INCIDENT_S = 2.0
 _ENOUGH = 10  # inputs compared, below which silence means nothing (if there are that many)
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two programs that may be compared: pure, typed, and of one type."""
-
-    p: str
-    q: str
-    function: str
-    signature: Signature
-    trees: tuple[ast.Module, ast.Module]
 
 
 class Refused(Exception):
@@ -50,7 +40,10 @@ class PythonChecker:
         async with PythonChecker() as checker:
             verdict = await checker.diverges(p, q, "f", "[3, 'a']")
 
-    `crosshair_s` seconds of symbolic search follow an attack that found nothing; 0 leaves it out.
+    A call has `timeout_s` times two million steps, so that what comes of it does not hang on how
+    busy the machine is; seconds of a processor end only what counts no steps. `work` is the steps
+    that the search for a difference may take; 0 leaves it out. `crosshair_s` seconds of symbolic
+    search follow an attack that found nothing; 0 leaves it out.
     """
 
     def __init__(
@@ -59,12 +52,14 @@ class PythonChecker:
         *,
         timeout_s: float = 2.0,
         inputs: int = 100,
+        work: int = 20_000_000,
         crosshair_s: float = 5.0,
         seed: int = 0,
         workers: int | None = None,
     ) -> None:
         jail = "unsafe" if sandbox == "unsafe" else "bwrap"
         self.timeout_s, self.inputs, self.seed = timeout_s, inputs, seed
+        self.steps, self.work = int(timeout_s * STEPS_PER_S), work
         self.judge = Judge(workers, timeout_s=3 * timeout_s + 2, sandbox=jail)
         self.crosshair = CrossHair(jail, crosshair_s) if crosshair_s > 0 else None
 
@@ -82,7 +77,7 @@ class PythonChecker:
         try:
             tree, signature = _accept(p, function, "P")
             some = _spread(inputs_for(signature, [tree], 0, self.seed))
-            found = await self._steady(p, function, some, "P", 0.2 * self.timeout_s, 3)
+            found = await self._steady(p, function, some, "P", 0.2, 3)
         except Refused as refusal:
             return refusal.verdict
         except NoOutcomes as error:
@@ -103,7 +98,7 @@ class PythonChecker:
             if verdict.passed:  # a difference that hangs on hashes or state is none
                 some = _spread(inputs_for(pair.signature, pair.trees, 0, self.seed))
                 for source, name in ((p, "P"), (q, "Q")):
-                    await self._steady(source, function, some, name, 0.1 * self.timeout_s, 3)
+                    await self._steady(source, function, some, name, 0.1, 3)
             return verdict
         except BadInput as error:
             return Verdict("fail", "input", str(error))
@@ -173,8 +168,8 @@ class PythonChecker:
 
     async def _attack(self, pair: Pair) -> Verdict:
         tried = inputs_for(pair.signature, pair.trees, self.inputs, self.seed)
-        # Compared is what P answers soon; Q has forty times as long for it.
-        of_p = await self._steady(pair.p, pair.function, tried, "P", self.timeout_s / 40, 8)
+        # Compared is what P answers soon; Q has forty times as many steps for it.
+        of_p = await self._steady(pair.p, pair.function, tried, "P", 1 / 40, 8)
         fair = [i for i, outcome in enumerate(of_p) if outcome.counts]
         if not fair:
             return Verdict("fail", "no outcome", f"P came to nothing on {len(tried)} inputs")
@@ -191,7 +186,30 @@ class PythonChecker:
         if compared < min(_ENOUGH, len(tried)):
             why = f"Q came to something on only {compared} of {len(tried)} inputs"
             return Verdict("fail", "no outcome", why)
-        return Verdict("pass", NOT_REFUTED, f"the same on {compared} inputs")
+        if self.work <= 0 or not pair.signature.types:
+            return Verdict("pass", NOT_REFUTED, f"the same on {compared} inputs")
+        return await self._searched(pair, tried, compared)
+
+    async def _searched(self, pair: Pair, tried: list[list[Any]], compared: int) -> Verdict:
+        """Thousands of inputs more. What the search shows is believed when it is shown again."""
+        found = await search(self.judge, pair, tried, self.work, self.steps // 40, self.seed)
+        for text in found.different:
+            confirmed = await self.diverges(pair.p, pair.q, pair.function, text)
+            if confirmed.passed:
+                return Verdict("fail", "refuted", confirmed.detail)
+            if confirmed.status == "void":
+                return confirmed
+        for text in found.lost[:1]:
+            values = read_input(text, pair.signature)
+            [a] = await self._steady(pair.p, pair.function, [values], "P")
+            [b] = await self._steady(pair.q, pair.function, [values], "Q")
+            if a.counts and not b.counts:
+                why = f"Q came to nothing ({b.form}) on {values!r:.200}, where P {_said(a)}"
+                return Verdict("fail", "no outcome", why)
+        whole = f", {found.whole} among them" if found.whole else ""
+        return Verdict(
+            "pass", NOT_REFUTED, f"the same on {compared + found.compared} inputs{whole}"
+        )
 
     async def _steady(
         self,
@@ -199,13 +217,13 @@ class PythonChecker:
         function: str,
         inputs: Sequence[Sequence[Any]],
         name: str,
-        seconds: float | None = None,
+        share: float = 1.0,
         patience: int = 1,
     ) -> list[Outcome]:
         """The outcomes, which must not hang on hash seeds, on what was called before, or on
-        anything else that another run brings along."""
-        seconds, total = seconds or self.timeout_s, 3 * self.timeout_s
-        plan = Plan(0, True, seconds, total, patience)
+        anything else that another run brings along. `share`: of the steps that a call may take."""
+        steps, seconds = int(share * self.steps), max(share, 0.25) * self.timeout_s
+        plan = Plan(0, True, steps, seconds, 5 * self.steps, patience)
         first = await outcomes(self.judge, source, function, inputs, plan)
         ended = [i for i, outcome in enumerate(first) if outcome.counts]
         for outcome, values in zip(first, inputs, strict=True):
@@ -222,7 +240,7 @@ class PythonChecker:
                     source,
                     function,
                     [inputs[i] for i in order],
-                    Plan(hash_seed, False, 5 * seconds, 2 * total, 1),
+                    Plan(hash_seed, False, 5 * steps, 5 * seconds, 25 * self.steps, 1),
                 )
                 for hash_seed in (*_SEEDS, *(_MORE_SEEDS if sets else ()))
             )

@@ -1,62 +1,49 @@
 """Runs inside the jail, as a whole program: calls a function on inputs and prints each outcome in
-the one form in which outcomes are compared. It imports nothing of Sparring."""
+the one form in which outcomes are compared. The text of form_inside.py goes before it."""
 
-import collections
-import decimal
-import fractions
 import hashlib
 import json
 import os
 import signal
 import struct
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
+from sparring.judge.form_inside import OPERATORS, NotData, TimeUp, form, load, read
+
+STEPS_PER_S = 2_000_000  # what time in C counts for: steps are not counted there
 MOST_TEXT = 4000  # characters of an outcome; a longer one is known by its digest
-DEPTH = 100
 
 
-class NotData(Exception):
-    """A value that is no plain data, such as a function or a generator."""
+class Steps:
+    """The counter that an instrumented program calls; it has no outcome when its steps are spent,
+    whatever a `finally` makes of that."""
 
+    def __init__(self) -> None:
+        self.left = 0
 
-class TimeUp(BaseException):
-    """No outcome: the call had its time."""
+    def reached(self, place: int) -> bool:
+        self.left -= 1
+        if self.left < 0:
+            raise TimeUp
+        return True
 
+    def value(self, place: int, value: Any) -> Any:
+        self.reached(place)
+        return value
 
-def number(value: float) -> str:
-    if value != value:
-        return "nan"
-    return value.hex()
+    def compared(self, place: int, a: Any, name: str, b: Any) -> Any:
+        self.left -= 1
+        return OPERATORS[name](a, b)
 
-
-def form(value: Any, depth: int = 0) -> list[Any]:
-    """A value with its type, as nested lists of text: equal forms, and only they, are the same."""
-    if depth > DEPTH:
-        raise NotData("nested too deeply")
-    kind = type(value)
-    name = kind.__name__
-    if value is None or kind in (bool, str, bytes, bytearray, decimal.Decimal, fractions.Fraction):
-        return [name, repr(value)]
-    if kind is int:
-        return [name, hex(value)]
-    if kind is float:
-        return [name, number(value)]
-    if kind is complex:
-        return [name, number(value.real), number(value.imag)]
-    if kind is range:
-        return [name, hex(value.start), hex(value.stop), hex(value.step)]
-    if kind in (list, tuple):
-        return [name, *[form(item, depth + 1) for item in value]]
-    if kind is collections.deque:
-        return [name, repr(value.maxlen), *[form(item, depth + 1) for item in value]]
-    if kind in (set, frozenset):
-        return [name, *sorted((form(item, depth + 1) for item in value), key=json.dumps)]
-    if kind in (dict, collections.OrderedDict, collections.Counter, collections.defaultdict):
-        pairs = [[form(k, depth + 1), form(v, depth + 1)] for k, v in value.items()]
-        return [name, *pairs]
-    raise NotData(name)
+    def names(self) -> dict[str, Any]:
+        return {
+            "__reached__": self.reached,
+            "__value__": self.value,
+            "__compared__": self.compared,
+        }
 
 
 def shown(value: Any) -> str:
@@ -120,26 +107,26 @@ def outcome(function: Callable[..., Any], arguments: list[Any], seconds: float) 
         return ["none", type(error).__name__, ""]
 
 
-def load(source: str, function: str) -> Any:
-    names: dict[str, Any] = {"__name__": "solution"}
-    exec(compile(source, "solution.py", "exec", dont_inherit=True), names)
-    return names[function]
-
-
 def work(request: dict[str, Any], first: int, patience: int, told: int) -> None:
     """Call on every input from `first` on, saying through `told` how far it has come."""
-    plain = {"nan": float("nan"), "inf": float("inf"), "set": set, "frozenset": frozenset}
-    function = None
+    function, steps, total = None, Steps(), request["total_steps"]
     for place, (name, text) in enumerate(request["inputs"][first:], first):
         if function is None or request["fresh"]:
-            function = load(request["source"], request["function"])
-        arguments = eval(text, {"__builtins__": {}, **plain})
+            function = load(request["source"], request["function"], steps.names())
+        arguments = read(text)
         os.write(told, struct.pack("ii", place, patience))
+        steps.left, began = request["steps"], time.process_time()
         found = outcome(function, arguments, request["seconds"])
+        if steps.left < 0:
+            found = ["none", "too many steps", ""]
         sys.stdout.write(json.dumps([name, *found]) + "\n")
         sys.stdout.flush()
         patience -= found[0] == "none"
-        if patience <= 0:
+        seconds = time.process_time() - began
+        total -= max(
+            request["steps"] - steps.left, int(seconds * STEPS_PER_S) if seconds > 0.02 else 0
+        )
+        if patience <= 0 or total <= 0:
             break
 
 
@@ -167,4 +154,5 @@ def main() -> None:
         first, patience = first + 1, patience - 1
 
 
-main()
+if __name__ == "__main__":
+    main()

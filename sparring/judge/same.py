@@ -10,11 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from sparring.judge.instrument import instrumented
 from sparring.judge.python_tests import Execution, Judge
 from sparring.types import Verdict
 
 NOT_REACHED = "not reached"  # there was no time left for this input
-_INSIDE = Path(__file__).with_name("outcomes_inside.py")
+SAFETY_S = 120.0  # of a process that is bounded by counts: only a machine that is stuck takes it
 
 
 class NoOutcomes(Exception):
@@ -54,13 +55,14 @@ def differ(a: Outcome, b: Outcome) -> bool:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How a function is called: with which hashes, whether each call begins with a fresh module,
-    how much time one call (of a processor) and all of them have, and after how many calls without
-    an outcome the rest is left."""
+    how many steps one call and all of them have, and after how many calls without an outcome the
+    rest is left. `seconds`, of a processor, end a call that counts no steps."""
 
     hash_seed: int = 0
     fresh: bool = True
+    steps: int = 2_000_000
     seconds: float = 1.0
-    total_s: float = 5.0
+    total_steps: int = 20_000_000
     patience: int = 1000
 
 
@@ -69,18 +71,25 @@ async def outcomes(
 ) -> list[Outcome]:
     """What each input comes to, in order."""
     request = {
-        "source": source,
+        "source": instrumented(source),
         "function": function,
         "inputs": [[number, repr(list(values))] for number, values in enumerate(inputs)],
         "fresh": plan.fresh,
+        "steps": plan.steps,
+        "total_steps": plan.total_steps,
         "seconds": plan.seconds,
         "patience": plan.patience,
     }
     done = await judge.run(
-        _program(), stdin=json.dumps(request), hash_seed=plan.hash_seed, timeout_s=plan.total_s
+        inside("form_inside", "outcomes_inside"),
+        stdin=json.dumps(request),
+        hash_seed=plan.hash_seed,
+        timeout_s=SAFETY_S,
     )
     if done.status == "void":
         raise NoOutcomes(Verdict("void", done.kind, done.detail, done.seconds))
+    if done.kind == "time-out":  # its steps and seconds would have ended it long before
+        raise NoOutcomes(Verdict("void", "overloaded", done.detail, done.seconds))
     found = _read(done.stdout, len(inputs))
     if done.status == "fail" and not found and done.kind == "exception":
         raise NoOutcomes(Verdict("fail", "exception", _last_line(done), done.seconds))
@@ -94,9 +103,12 @@ def _last_line(done: Execution) -> str:
     return lines[-1][:300] if lines else done.detail
 
 
-@lru_cache(maxsize=1)
-def _program() -> str:
-    return _INSIDE.read_text()
+@lru_cache(maxsize=8)
+def inside(*names: str) -> str:
+    """Modules of ours as one program that imports nothing of Sparring."""
+    texts = [Path(__file__).with_name(f"{name}.py").read_text() for name in names]
+    lines = [line for text in texts for line in text.splitlines()]
+    return "\n".join(line for line in lines if not line.startswith("from sparring."))
 
 
 def _read(stdout: str, count: int) -> dict[int, Outcome]:

@@ -1,0 +1,138 @@
+"""How much the attack on claims of equivalence sees: pairs of Python functions of one or two
+integers that differ somewhere within ±10,000, made by a seed, and how many of them escape.
+
+    python benchmarks/differences.py [--pairs 10] [--seed 0] [--speed]
+
+Each pair is a base function and itself with another value where a hidden condition holds. The
+condition is of one of the families below, and holds at a point within ±10,000 that was drawn first.
+`opaque` holds for one pair in a million or fewer and gives a search nothing to go by: it is here to
+say what is not found. `--speed` measures inputs a second of a processor on short functions instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from sparring.judge.equivalence_python import PythonChecker, accept_pair
+from sparring.judge.inputs import inputs_for
+from sparring.judge.search import search
+from sparring.sandbox import pool
+from sparring.sandbox.outcome import Exit
+
+WIDE = 10_000
+BASES = {
+    1: ("n * 3 + 1", "n * n - n", "abs(n) % 97", "n // 2 if n % 2 == 0 else 3 * n + 1"),
+    2: ("a * b + a", "max(a, b) - min(a, b)", "a - 2 * b", "a + b if a > b else b - a"),
+}
+HEADS = {1: "def f(n: int) -> int:\n", 2: "def f(a: int, b: int) -> int:\n"}
+
+
+def conditions(rng: random.Random) -> dict[str, tuple[int, str]]:
+    """One condition of each family: how many integers it is about, and its text."""
+
+    def one(most: int = WIDE) -> int:
+        return rng.randint(-most, most)
+
+    m, k, p = rng.randint(50, 5000), rng.randint(3, 60), rng.choice((7919, 10007, 99991))
+    x, y = one(), one()
+    i, j = rng.randint(2, 90), rng.randint(-90, -2)
+    return {
+        "one, point": (1, f"n == {x}"),
+        "one, hidden point": (1, f"n * {i} + {j} == {x * i + j}"),
+        "one, power": (1, f"n * n * n == {x**3}"),
+        "one, residue": (1, f"n % {m} == {rng.randint(0, m - 1)}"),
+        "one, hash": (1, f"n * 2654435761 % 4294967296 == {x * 2654435761 % 4294967296}"),
+        "one, beyond": (1, f"n > {abs(x)}"),
+        "two, point": (2, f"a == {x} and b == {y}"),
+        "two, hidden point": (2, f"a - b == {x - y} and a + b == {x + y}"),
+        "two, line": (2, f"a * {i} + b * {j} == {x * i + y * j}"),
+        "two, product": (2, f"a * b == {x * y} and a > b"),
+        "two, circle": (2, f"a * a + b * b == {x * x + y * y}"),
+        "two, difference": (2, f"a == b + {x}"),
+        "two, residues": (2, f"a % {k} == {x % k} and b % {m} == {y % m}"),
+        "two, beyond": (2, f"a > {abs(x)} and b < -{abs(y)}"),
+        "two, hash": (2, f"(a * 7919 + b * 104729) % {p} == {(x * 7919 + y * 104729) % p}"),
+        "two, opaque": (
+            2,
+            f"(a * 48271 ^ b * 69621) % 16777213 == {(x * 48271 ^ y * 69621) % 16777213}",
+        ),
+    }
+
+
+def pairs(count: int, seed: int) -> list[tuple[str, str, str]]:
+    """(family, P, Q), `count` of each family."""
+    found = []
+    for number in range(count):
+        rng = random.Random(f"{seed} {number}")
+        for family, (arity, condition) in conditions(rng).items():
+            base = rng.choice(BASES[arity])
+            p = f"{HEADS[arity]}    return {base}"
+            q = f"{HEADS[arity]}    if {condition}:\n        return 7\n    return {base}"
+            found.append((family, p, q))
+    return found
+
+
+async def escapes(count: int, seed: int) -> None:
+    ruled: Counter[tuple[str, str]] = Counter()
+    seconds = []
+    async with PythonChecker(crosshair_s=0) as checker:
+        for family, p, q in pairs(count, seed):
+            start = time.perf_counter()
+            verdict = await checker.attack(p, q, "f")
+            seconds.append(time.perf_counter() - start)
+            ruled[family, verdict.kind] += 1
+    for family in dict.fromkeys(family for family, _, _ in pairs(1, seed)):
+        rest = {kind: n for (f, kind), n in ruled.items() if f == family and kind != "refuted"}
+        print(f"{family}: {ruled[family, 'refuted']} of {count} refuted {rest or ''}")
+    seconds.sort()
+    print(f"seconds a pair: median {seconds[len(seconds) // 2]:.2f}, longest {seconds[-1]:.2f}")
+
+
+async def speed() -> None:
+    """Inputs compared per second of a processor, both functions, everything inside the jail."""
+    used = [0.0]
+    ruling = pool.execution
+
+    def counted(exit: Exit | None, *rest: Any) -> Any:
+        used[0] += exit.cpu_s if exit else 0.0
+        return ruling(exit, *rest)
+
+    pool.execution = counted  # type: ignore[assignment]
+    texts = "def f(s: str) -> str:\n    return "
+    lists = "def f(xs: list[int]) -> list[int]:\n    return "
+    cases = {
+        "one integer": (HEADS[1] + "    return n * 2", HEADS[1] + "    return n + n"),
+        "two integers": (HEADS[2] + "    return a * b + a", HEADS[2] + "    return a * (b + 1)"),
+        "a text": (texts + "s[::-1]", texts + "''.join(reversed(s))"),
+        "a list": (lists + "sorted(xs)", lists + "sorted(xs[::-1])"),
+    }
+    async with PythonChecker(crosshair_s=0) as checker:
+        for name, (p, q) in cases.items():
+            pair = accept_pair(p, q, "f")
+            seeds = inputs_for(pair.signature, pair.trees, 100, 0)
+            used[0] = 0.0
+            found = await search(checker.judge, pair, seeds, checker.work, checker.steps // 40, 0)
+            print(f"{name}: {found.compared} inputs in {used[0]:.2f} s, "
+                  f"{found.compared / used[0]:,.0f} a second")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--pairs", type=int, default=10, help="of each family")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--speed", action="store_true")
+    options = parser.parse_args()
+    asyncio.run(speed() if options.speed else escapes(options.pairs, options.seed))
+
+
+if __name__ == "__main__":
+    main()

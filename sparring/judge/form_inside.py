@@ -1,0 +1,69 @@
+"""Runs inside the jail, before what follows it there: the one form in which values are compared,
+and how programs are loaded. It imports nothing of Sparring."""
+
+import collections
+import decimal
+import fractions
+import json
+import operator
+from typing import Any
+
+DEPTH = 100
+OPERATORS: dict[str, Any] = {
+    "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le,
+    "Gt": operator.gt, "GtE": operator.ge,
+}  # fmt: skip
+
+
+class NotData(Exception):
+    """A value that is no plain data, such as a function or a generator."""
+
+
+class TimeUp(BaseException):
+    """No outcome: the call had its time."""
+
+
+def number(value: float) -> str:
+    if value != value:
+        return "nan"
+    return value.hex()
+
+
+def form(value: Any, depth: int = 0) -> list[Any]:
+    """A value with its type, as nested lists of text: equal forms, and only they, are the same."""
+    if depth > DEPTH:
+        raise NotData("nested too deeply")
+    kind = type(value)
+    name = kind.__name__
+    if value is None or kind in (bool, str, bytes, bytearray, decimal.Decimal, fractions.Fraction):
+        return [name, repr(value)]
+    if kind is int:
+        return [name, hex(value)]
+    if kind is float:
+        return [name, number(value)]
+    if kind is complex:
+        return [name, number(value.real), number(value.imag)]
+    if kind is range:
+        return [name, hex(value.start), hex(value.stop), hex(value.step)]
+    if kind in (list, tuple):
+        return [name, *[form(item, depth + 1) for item in value]]
+    if kind is collections.deque:
+        return [name, repr(value.maxlen), *[form(item, depth + 1) for item in value]]
+    if kind in (set, frozenset):
+        return [name, *sorted((form(item, depth + 1) for item in value), key=json.dumps)]
+    if kind in (dict, collections.OrderedDict, collections.Counter, collections.defaultdict):
+        pairs = [[form(k, depth + 1), form(v, depth + 1)] for k, v in value.items()]
+        return [name, *pairs]
+    raise NotData(name)
+
+
+def read(text: str) -> Any:
+    """A literal, as the host writes it; what it may name beside literals is in `plain`."""
+    plain = {"nan": float("nan"), "inf": float("inf"), "set": set, "frozenset": frozenset}
+    return eval(text, {"__builtins__": {}, **plain})
+
+
+def load(source: str, function: str, more: dict[str, Any] | None = None) -> Any:
+    names: dict[str, Any] = {"__name__": "solution", **(more or {})}
+    exec(compile(source, "solution.py", "exec", dont_inherit=True), names)
+    return names[function]
