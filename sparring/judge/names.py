@@ -22,6 +22,8 @@ def shadowed(
     argument of a function of the tests' own, and no other builtin is."""
     if entry:
         return [name for name in entry if name in BUILTINS]
+    if not defined:
+        return []
     own = {
         name.asname or name.name.partition(".")[0] if isinstance(name, ast.alias) else name.name
         for _, tree in trees

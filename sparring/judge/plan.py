@@ -32,8 +32,12 @@ class Check:
     """One assert with the program's values taken out."""
 
     test: ast.expr
-    source: str
+    whole: ast.expr  # as it was written
     numbers: tuple[int, ...]  # of the program's values that it needs
+
+    @property
+    def source(self) -> str:
+        return ast.unparse(self.whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +174,7 @@ class _Split:
             before = len(self.calls)
             test = self._hoist(node.test, True)
             numbers = tuple(range(before, len(self.calls)))
-            self.checks.append(Check(test, ast.unparse(node.test), numbers))
+            self.checks.append(Check(test, node.test, numbers))
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 self._import(alias.name, None, alias.asname)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +75,27 @@ def test_humaneval() -> None:
     ]
     assert len(rows) == 164
     all_pass("HumanEval", problems, [r["task_id"] for r in rows])
+
+
+def test_evalplus_functions_that_were_odd() -> None:
+    """A function named like a builtin, and values that hold a million numbers, in both forms of
+    benchmarks/evalplus.py, which has all the problems."""
+    path = data("mbpp_plus.jsonl.gz")
+    if path is None:
+        pytest.skip("no mbpp_plus.jsonl.gz: set SPARRING_DATA to its folder")
+    file = Path(__file__).parents[2] / "benchmarks" / "evalplus.py"
+    spec = importlib.util.spec_from_file_location("evalplus_benchmark", file)
+    assert spec is not None and spec.loader is not None
+    benchmark = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = benchmark  # for its dataclasses
+    spec.loader.exec_module(benchmark)
+    rows = [*benchmark.problems(path.parent, "mbpp"), *benchmark.problems(path.parent, "humaneval")]
+    sums, tri = (next(r for r in rows if r.id == i) for i in ("Mbpp/126", "HumanEval/130"))
+    largest = dataclasses.replace(tri, inputs=sorted(tri.inputs)[-1:])
+    plain = benchmark.Plain(60, 1024)
+    forms = [(r.code, f) for r in (sums, largest) for f in benchmark.forms(r, plain).values()]
+    assert len(forms) == 3  # the long list is no literal
+    all_pass("EvalPlus", [{"code": code, **form} for code, form in forms], [*range(len(forms))])
 
 
 def own() -> list[dict[str, Any]]:
