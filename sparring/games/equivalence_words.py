@@ -70,7 +70,9 @@ def proof_prompt(function: str) -> str:
         f"Haskell checks `lemma`, which says that they are equal on all arguments. Write helper "
         "lemmas with their statements, if you need any, then the equations of `lemma`, whose "
         f"arguments are those of `{function}`. The statement and the signature of `lemma` are "
-        "given and not yours to write. Answer with the proof in one ```haskell block."
+        "given and not yours to write. A helper lemma is {-@ name :: x:T -> { equation } @-} with "
+        "its type, which ends in Proof; a helper function has {-@ reflect name @-}; / [n] after a "
+        "statement says what grows smaller. Answer with the proof in one ```haskell block."
     )
 
 

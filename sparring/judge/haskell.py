@@ -223,13 +223,17 @@ class HaskellChecker:
         return ""
 
     async def _compiled(self, both: Pair, draft: liquid.Draft) -> str | Verdict:
-        """The draft's text, once GHC compiles it and its tree keeps to the rules; or why not."""
+        """The draft's text, once its tree keeps to the rules and GHC compiles it; or why not. The
+        rules come first: they say what would mend it, and GHC only that a name is unknown."""
+        parsed = await self.ghc.parse([draft.text])
+        if parsed.status == "ok" and parsed.said[1]:
+            draft.checked(parsed.said[1])
         compiled = {**modules(both, also=("Proof_",)), **liquid.stand_in(draft.text)}
-        done = await self.ghc.parse([draft.text], compiled)
-        stopped = _stopped(done)
+        done = await self.ghc.run(compiled)
+        stopped = _stopped(parsed) or _stopped(done)
         if stopped:
             return replace(stopped, detail=draft.spelling.plain(stopped.detail))
-        return draft.checked(done.said[1])
+        return draft.checked(parsed.said[1])
 
 
 async def _ruled(rule: Callable[[], Awaitable[Verdict]]) -> Verdict:

@@ -341,13 +341,14 @@ class Haskell:
                 return Ran("memory", done.messages)
             return done
 
-    async def parse(self, texts: Sequence[str], modules: Mapping[str, str] | None = None) -> Ran:
-        """GHC's trees of some modules, as `Syntax.hs` writes them, once `modules` have compiled."""
+    async def parse(self, texts: Sequence[str]) -> Ran:
+        """GHC's trees of some modules, as `Syntax.hs` writes them; empty where it cannot parse."""
         files = {f"Parsed{n}_": text for n, text in enumerate(texts)}
         paths = ", ".join(f'"FOLDER/{name}.hs"' for name in files)
-        main = modules or {MAIN: f"module {MAIN} where\n"}
-        call = f"Harness.report MARK SECONDS (Syntax.trees [{paths}])"
-        return await self.run({**main, **files}, call)
+        main = {MAIN: f"module {MAIN} where\n"}
+        return await self.run(
+            {**main, **files}, f"Harness.report MARK SECONDS (Syntax.trees [{paths}])"
+        )
 
     async def _once(self, modules: Mapping[str, str], statement: str) -> Ran:
         ghci = self._idle.pop() if self._idle else Ghci(self.sandbox)
