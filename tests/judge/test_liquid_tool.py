@@ -117,7 +117,7 @@ def test_z3_has_a_limit_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     if shutil.which("z3") is None:
         pytest.skip("z3 is not installed")
     hard = """(declare-const x (_ BitVec 96)) (declare-const y (_ BitVec 96))
-    (assert (= (bvmul x y) #x0123456789abcdef01234567)) 
+    (assert (= (bvmul x y) #x0123456789abcdef01234567))
     (assert (bvugt x #x000000000001000000000001))
     (assert (bvugt y #x000000000001000000000001)) (assert (bvult x y)) (check-sat)"""
     monkeypatch.setattr(liquid_tool, "Z3_WORK", 10_000)
