@@ -13,8 +13,9 @@ import pytest
 from sparring.judge import liquid_tool
 from sparring.judge.haskell import HaskellChecker
 from sparring.judge.liquid_tool import COMMAND, LiquidHaskell
+from sparring.run.config import ConfigError
 from sparring.sandbox import haskell
-from sparring.types import Verdict
+from sparring.types import Task, Verdict
 
 needs_ghc = pytest.mark.skipif(
     not haskell.probe().ok, reason=f"{haskell.probe().explanation}: {haskell.probe().install}"
@@ -158,3 +159,27 @@ def test_a_prover_is_tried_on_a_truth_and_a_falsehood(verdict: Verdict, wrong: s
             return await checker.self_check()
 
     assert wrong in asyncio.run(go())
+
+
+@needs_ghc
+def test_a_run_that_asks_for_proofs_does_not_begin_without_the_tool(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sparring.games.equivalence_start import need_proofs
+
+    tasks = [
+        Task("provable", data={"code": "f :: Integer -> Integer\nf x = x + 1\n"}),
+        Task("not", data={"code": "f :: Double -> Double\nf x = x + 1\n"}),
+    ]
+    monkeypatch.setenv(COMMAND, "ghc -fplugin=NothingOfTheKind")
+    with pytest.raises(ConfigError, match=r"could not be proved.*docs/haskell.md"):
+        need_proofs(tasks, "bubblewrap")
+
+    async def fine(self: HaskellChecker) -> str:
+        return ""
+
+    monkeypatch.setattr(HaskellChecker, "self_check", fine)
+    assert need_proofs(tasks, "bubblewrap") == {"provable"}
+    assert "1 of 2 programs can be proved about" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="0 of 1 programs"):
+        need_proofs(tasks[1:], "bubblewrap")
