@@ -172,7 +172,7 @@ def test_a_run_that_asks_for_proofs_does_not_begin_without_the_tool(
         Task("not", data={"code": "f :: Double -> Double\nf x = x + 1\n"}),
     ]
     monkeypatch.setenv(COMMAND, "ghc -fplugin=NothingOfTheKind")
-    with pytest.raises(ConfigError, match=r"could not be proved.*docs/haskell.md"):
+    with pytest.raises(ConfigError, match=r"(?s)could not be proved.*docs/haskell.md"):
         need_proofs(tasks, "bubblewrap")
 
     async def fine(self: HaskellChecker) -> str:
