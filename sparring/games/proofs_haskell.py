@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sparring.judge.haskell_source import Program, Token, parse
 from sparring.judge.haskell_types import signature_of
+from sparring.judge.liquid_statement import split_arrows
 
 Tokens = Sequence[Token]
 TRIVIAL = "trivial"
@@ -23,7 +24,7 @@ def proofs(p: str, q: str, function: str) -> list[str]:
     for source in (first, second):
         followed = follow(source, function, "lemma", arity)
         for helper in _alike(first, second, function):
-            types = [_text(part) for part in _arrows(first.signatures[function])]
+            types = [_text(part) for part in split_arrows(first.signatures[function])]
             stated = " -> ".join(f"{x}:{t}" for x, t in zip(names, types, strict=False))
             given = " ".join(names)
             found.append(
@@ -132,18 +133,6 @@ def _alike(p: Program, q: Program, function: str) -> list[str]:
     wanted = _text(p.signatures[function])
     new = [name for name in q.functions if name not in p.functions]
     return [n for n in new if _text(q.signatures.get(n, ())) == wanted]
-
-
-def _arrows(found: Tokens) -> list[Tokens]:
-    parts: list[list[Token]] = [[]]
-    depth = 0
-    for token in found:
-        depth += (token.text in "([") - (token.text in ")]")
-        if token.text == "->" and depth == 0:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return list(parts)
 
 
 def _text(found: Tokens) -> str:

@@ -526,6 +526,42 @@ def worded() -> Iterator[Proof]:
         yield Proof(f"said, {name}: {pair}", p, q, proof, "attack")
 
 
+# Types, texts, conditions and helpers that might confuse the logic.
+HELPED = {
+'nested type':('data N a = Z a | S (N (a, a))\ndep :: N a -> Integer\ndep (Z _) = 0\ndep (S n) = 1 + dep n\n','lemma x = trivial ? dep (Z x)\n'),
+'nat minus':('g :: Integer -> Integer\ng n = n - 5\n','{-@ g :: n:Integer -> Nat @-}\nlemma x = trivial ? g x\n'),
+'nat rec':('g :: [Integer] -> Integer\ng [] = 0 - 1\ng (x:xs) = 1 + g xs\n','{-@ g :: xs:[Integer] -> Nat @-}\nlemma x = trivial ? g [x]\n'),
+'mutual data':('data A = MkA B\ndata B = MkB A | NoB\nun :: A -> Integer\nun (MkA NoB) = 0\nun (MkA (MkB a)) = 1 + un a\n','lemma x = trivial ? un (MkA NoB)\n'),
+'uninhabited pair':('data A = MkA B\ndata B = MkB A\nun :: A -> Integer\nun (MkA (MkB a)) = 1 + un a\n','{-@ h :: a:A -> { 1 == 2 } @-}\nh :: A -> Proof\nh (MkA (MkB a)) = h a\nlemma x = trivial\n'),
+'equal functions':('','{-@ e :: g:(Integer -> Integer) -> h:(Integer -> Integer) -> { g == h } @-}\ne :: (Integer -> Integer) -> (Integer -> Integer) -> Proof\ne _ _ = trivial\nlemma x = e fP fQ\n'),
+'iff':('','{-@ e :: b:Bool -> c:Bool -> { b <=> c } @-}\ne :: Bool -> Bool -> Proof\ne _ _ = trivial\nlemma x = e True False\n'),
+'bool arithmetic':('','{-@ e :: b:Bool -> { (b == True) == (b == False) } @-}\ne :: Bool -> Proof\ne _ = trivial\nlemma x = e True\n'),
+'len neg':('','{-@ e :: xs:[Integer] -> { len xs < 0 } @-}\ne :: [Integer] -> Proof\ne [] = trivial\ne (_:xs) = e xs\nlemma x = e [x]\n'),
+'len of tuple':('','{-@ e :: xs:(Integer, Integer) -> { len xs >= 0 } @-}\ne :: (Integer, Integer) -> Proof\ne _ = trivial\nlemma x = e (x, x)\n'),
+'strings':('s :: Integer -> String\ns x = "ab"\nt :: Integer -> String\nt x = "ba"\n','{-@ e :: x:Integer -> { s x == t x } @-}\ne :: Integer -> Proof\ne _ = trivial\nlemma x = e x\n'),
+'chars':("s :: Integer -> Char\ns x = 'a'\nt :: Integer -> Char\nt x = 'b'\n",'{-@ e :: x:Integer -> { s x == t x } @-}\ne :: Integer -> Proof\ne _ = trivial\nlemma x = e x\n'),
+'empty':('s :: Integer -> String\ns x = ""\nt :: Integer -> String\nt x = "b"\n','{-@ e :: x:Integer -> { s x == t x } @-}\ne :: Integer -> Proof\ne _ = trivial\nlemma x = e x\n'),
+'precond false via nat':('','{-@ e :: x:Nat -> { x >= 0 } @-}\ne :: Integer -> Proof\ne _ = trivial\n{-@ h :: x:Integer -> { fP x == fQ x } @-}\nh :: Integer -> Proof\nh x = e (0 - 1)\nlemma x = h x\n'),
+'lemma in lemma arg':('','{-@ e :: x:Integer -> y:{v:Integer | fP x == fQ x} -> { fP x == fQ x } @-}\ne :: Integer -> Integer -> Proof\ne _ _ = trivial\nlemma x = e x x\n'),
+'negative via bound':('','{-@ e :: x:{v:Integer | v >= 5} -> { fP x == fQ x } @-}\ne :: Integer -> Proof\ne x = e (x - 1)\nlemma x = if x >= 5 then e x else trivial\n'),
+'phantom':('data P a = MkP Integer\nun :: P a -> Integer\nun (MkP n) = n\n','lemma x = trivial ? un (MkP x)\n'),
+'mod range':('m :: Integer -> Integer\nm n = n `mod` 3\n','{-@ e :: x:Integer -> { m x == 3 } @-}\ne :: Integer -> Proof\ne _ = trivial\nlemma x = e x\n'),
+'mod arg in lemma':('m :: Integer -> Integer\nm n = n `div` 3\n','lemma x = trivial ? m (m (0 - x))\n'),
+'div helper in case':('m :: Integer -> Integer\nm n = n `div` 3\n','lemma x = case m x of\n  0 -> trivial\n  _ -> trivial\n'),
+'div helper in if':('m :: Integer -> Integer\nm n = n `div` 2\n','lemma x = if m x < x then trivial else trivial\n'),
+'div in Bool helper':('m :: Integer -> Bool\nm n = n `div` 2 < n\n','lemma x = if m 0 then trivial else trivial\n'),
+'div with guards':('m :: Integer -> Integer\nm n\n  | n `div` 2 == 7 = 1\n  | otherwise = 0\n','{-@ e :: x:Integer -> { m x == 2 } @-}\ne :: Integer -> Proof\ne x = trivial ? m x\nlemma x = e x\n'),
+'compose':('c :: Integer -> Integer\nc x = (fP2 . fP2) x\nfP2 :: Integer -> Integer\nfP2 x = x\n','lemma x = trivial ? c x\n'),
+'partial':('a2 :: Integer -> Integer -> Integer\na2 x y = x + y\nap :: (Integer -> Integer) -> Integer\nap g = g 1\n','{-@ e :: x:Integer -> { ap (a2 x) == x } @-}\ne :: Integer -> Proof\ne x = trivial ? ap (a2 x)\nlemma x = e x\n'),
+}  # fmt: skip
+
+
+def helped() -> Iterator[Proof]:
+    p, q = PAIRS["double and triple"]
+    for name, (helper, proof) in HELPED.items():
+        yield Proof(f"helped, {name}", p, q + helper, proof, "attack")
+
+
 def changed() -> Iterator[Proof]:
     """Honest proofs of pairs of which one side has been changed a little."""
     swaps = [(" + ", " - "), (" <= ", " < "), (" > ", " >= "), ("True", "False"), (" 0\n", " 1\n")]
@@ -539,5 +575,5 @@ def changed() -> Iterator[Proof]:
                 yield Proof(name, pair.p, other, pair.proof, "changed")
 
 
-ATTACKS = [*endless(), *named(), *wrapping(), *dividing(), *worded()]
+ATTACKS = [*endless(), *named(), *wrapping(), *dividing(), *worded(), *helped()]
 CHANGED = list(changed())
