@@ -107,7 +107,7 @@ def draft(p: Program, q: Program, function: str, signature: Signature, proof: st
     both = _merged(p, q, function)
     given = read_proof(proof)
     reflected = _reflected(given)
-    _check_given(given, both, reflected, function)
+    _check_given(given, both, reflected)
     everything = Program((), (*both.declarations, *given.declarations))
     lemmas = [name for name in given.functions if name not in reflected]
     functions = [*both.functions, *reflected]
@@ -155,13 +155,15 @@ def _reflected(given: Program) -> list[str]:
         word, rest = parse_annotation(declaration.tokens[0])
         if word == "reflect":
             name = rest[0].text
+            if name == "lemma":
+                raise refuse("proof: `lemma` is proved and not reflected: leave out its `reflect`")
             if name in found or name not in given.functions or name not in given.signatures:
                 raise refuse(f"proof: {name} is reflected once, with a type and equations")
             found.append(name)
     return found
 
 
-def _check_given(given: Program, both: Program, reflected: Sequence[str], function: str) -> None:
+def _check_given(given: Program, both: Program, reflected: Sequence[str]) -> None:
     if "lemma" not in given.functions:
         raise refuse("the proof has no equations for `lemma`")
     for name in given.functions:

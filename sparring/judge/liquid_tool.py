@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 from typing import Protocol
 
-from sparring.judge.haskell_source import Refused
 from sparring.judge.liquid import NAME
 from sparring.sandbox import bwrap, haskell
 from sparring.types import Verdict
@@ -158,7 +157,7 @@ class LiquidHaskell:
                 code = running.returncode or 0
                 killed = code in KILLED or "Cpu time limit" in out.decode(errors="replace")
                 return (124 if killed else code), out.decode(errors="replace")
-        except (bwrap.SandboxMissing, OSError, Refused) as error:
+        except (bwrap.SandboxMissing, OSError) as error:
             return BROKEN, str(error)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

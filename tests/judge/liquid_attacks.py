@@ -436,6 +436,7 @@ WORDS = {
     "assume a helper": (
         f"{{-@ assume h :: {STATED} @-}}\nh :: Integer -> Proof\nh _ = trivial\nlemma x = h x\n"
     ),
+    "lemma reflected": "{-@ reflect lemma @-}\nlemma :: Integer -> Proof\nlemma _ = trivial\n",
     "assume reflect": "{-@ assume reflect fP as fQ @-}\nlemma _ = trivial\n",
     "lazy": "{-@ lazy lemma @-}\nlemma x = lemma x\n",
     "lazyvar": "{-@ lazyvar lemma @-}\nlemma x = lemma x\n",
