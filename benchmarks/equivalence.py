@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from sparring.judge.checkers import Checker, make_checker
+from sparring.pipelines.equivalence.judge.checkers import Checker, make_checker
 from sparring.tasks import load_tasks
 
 AT_ONCE = 4

@@ -34,9 +34,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sparring.judge.python_tests import Judge, Verdict
-from sparring.sandbox import pool
-from sparring.sandbox.outcome import Exit
+from sparring.judge.python.judge import Judge, Verdict
+from sparring.judge.sandbox import pool
+from sparring.judge.sandbox.outcome import Exit
 
 SUITES = {"humaneval": "humaneval_plus.jsonl.gz", "mbpp": "mbpp_plus.jsonl.gz"}
 MOST_LITERAL = 200_000  # characters of expected values

@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 
-from sparring.engines.transformers import TransformersEngine
-from sparring.learn.device import choose_device
-from sparring.learn.policies import load_policies
+from sparring.core.types import BASE, Request, Sampling, Turn
+from sparring.engines.local.engine import TransformersEngine
+from sparring.models.device import choose_device
+from sparring.models.policies import load_policies
 from sparring.run.config import LearnConfig
-from sparring.types import BASE, Request, Sampling, Turn
 
 WORDS = ("seven", "and", "nine", "are", "not", "prime", "but", "odd", "says", "who", "counts")
 COMPARED = 32  # greedy replies, and tokens of each

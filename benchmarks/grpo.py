@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from sparring.game import Game, Outcome, Table
-from sparring.types import Task
+from sparring.core.game import Game, Outcome, Table
+from sparring.core.types import Task
 
 LETTER = "e"
 LR = 1e-4
@@ -54,8 +54,8 @@ Steps = list[tuple[float, float]]  # seconds of generating, and of the whole ste
 
 
 def ours(args: argparse.Namespace) -> Steps:
-    from sparring.learn.device import choose_device, fast_allocations
-    from sparring.learn.workbench import workbench
+    from sparring.models.compute_thread import workbench
+    from sparring.models.device import choose_device, fast_allocations
 
     fast_allocations()
     device, dtype = choose_device()
@@ -64,15 +64,15 @@ def ours(args: argparse.Namespace) -> Steps:
 
 
 def _ours(args: argparse.Namespace, device: str, dtype: str) -> Steps:
-    from sparring.collect import Job, collect
+    from sparring.core.collect import Job, collect
+    from sparring.core.types import MAIN, Sampling
     from sparring.credit.group_relative import GroupRelative
-    from sparring.engines.transformers import TransformersEngine
+    from sparring.engines.local.engine import TransformersEngine
     from sparring.learn.learner import Learner
-    from sparring.learn.policies import load_policies
-    from sparring.learn.workbench import bench
+    from sparring.models.compute_thread import bench
+    from sparring.models.policies import load_policies
     from sparring.run.config import LearnConfig
-    from sparring.teach import teach
-    from sparring.types import MAIN, Sampling
+    from sparring.training.lessons import teach
 
     given = dict(word.split("=", 1) for word in args.learn)
     config = LearnConfig(weights="full", lr=LR, aggregation="grpo", **given)
@@ -134,8 +134,8 @@ def theirs(args: argparse.Namespace) -> Steps:
     from transformers import TrainerCallback
     from trl import GRPOTrainer
 
-    from sparring.learn.device import choose_device
-    from sparring.learn.models import load_model
+    from sparring.models.device import choose_device
+    from sparring.models.loading import load_model
 
     device, dtype = choose_device()
     precise = "float32" if args.trl_float32 else dtype

@@ -27,9 +27,9 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sparring.games.rewrites_haskell import rewrites
-from sparring.judge.haskell import HaskellChecker
-from sparring.sandbox.haskell import probe
+from sparring.pipelines.equivalence.judge.haskell import HaskellChecker
+from sparring.pipelines.equivalence.judge.haskell_jail import probe
+from sparring.pipelines.equivalence.rewrites_haskell import rewrites
 from sparring.tasks import source
 
 CORES = len(os.sched_getaffinity(0))

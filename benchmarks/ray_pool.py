@@ -14,9 +14,9 @@ import sys
 import time
 from typing import Any
 
+from sparring.core.types import Request, Sampling, Turn
 from sparring.engines.ray import RayPool
 from sparring.run.cluster import RayConfig
-from sparring.types import Request, Sampling, Turn
 
 
 class Policies:

@@ -70,7 +70,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     from sparring.run.config import load_recipe
-    from sparring.train import train
+    from sparring.training.loop import train
 
     overrides = [
         f"iterations={args.iterations + 1}",

@@ -1,5 +1,5 @@
 """`python -m sparring`: the command line, for launchers that start a module."""
 
-from sparring.cli import main
+from sparring.cli.app import main
 
 main()

@@ -11,7 +11,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import pytest
 import torch
 
-from sparring.types import Sample
+from sparring.core.types import Sample
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +25,8 @@ def make_policies() -> Callable[..., Any]:
     a little away from the base, so that mixing them up shows."""
 
     def make(kind: str, names: tuple[str, ...] = ("main",), spread: float = 0.05) -> Any:
-        from sparring.learn.models import load_model
-        from sparring.learn.policies import FullPolicies, LoraPolicies
+        from sparring.models.loading import load_model
+        from sparring.models.policies import FullPolicies, LoraPolicies
 
         model, tokenizer = load_model("nano")
         policies = (

@@ -17,7 +17,12 @@ from typing import Any
 
 from sparring.run.rundir import RunDir, read_lines
 
-PRELOADED = ["lives", "sparring.finish", "sparring.engines.transformers", "sparring.train"]
+PRELOADED = [
+    "lives",
+    "sparring.training.finish",
+    "sparring.engines.local.engine",
+    "sparring.training.loop",
+]
 SMALL = (  # a run of Kuhn poker in a second or two, which begins to learn
     *("iterations=6", "collect.episodes=24", "learn.lr=3e-3", "checkpoint.every=2"),
     *("checkpoint.keep=2", "evaluate.every=3", "evaluate.games=4", "evaluate.final=0"),
@@ -136,7 +141,7 @@ def _live(
         first()
     if die_at is not None:
         sys.addaudithook(_death(die_at))
-    from sparring.cli import main
+    from sparring.cli.app import main
 
     sys.argv = ["sparring", *words]
     main()

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from sparring.learn.models import make_nano, nano_tokenizer
+from sparring.models.loading import make_nano, nano_tokenizer
 
 
 def make_narrow(folder: Path) -> Path:

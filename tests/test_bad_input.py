@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sparring.core.errors import ConfigError
 from typer.testing import CliRunner
 
-from sparring import cli
+from sparring.cli import app
 from sparring.run.outputs import need_file, need_folder
 from sparring.run.players import check_players
 from sparring.run.rundir import RunDir, read_lines
-from sparring.run.section import ConfigError
 
 SMALL = (
     *("iterations=1", "collect.episodes=4", "evaluate.games=2", "evaluate.final=0"),
@@ -25,10 +25,10 @@ SMALL = (
 
 def sparring(*words: object, stdin: str = "") -> tuple[int, str]:
     """What a command does, in this process: its exit code and all it says. A bug is raised."""
-    result = CliRunner().invoke(cli.app, [str(word) for word in words], input=stdin)
+    result = CliRunner().invoke(app.app, [str(word) for word in words], input=stdin)
     if result.exception is None or isinstance(result.exception, SystemExit):
         return result.exit_code, result.output
-    code = cli.exit_code(result.exception)
+    code = app.exit_code(result.exception)
     if code is None:
         raise result.exception
     return code, f"{result.output}\nsparring: {result.exception}"
@@ -72,7 +72,7 @@ def run(finished: Path, here: Path) -> Path:
         ("learn.lr=.nan", "learn.lr: "),
         ("learn.lr=.inf", "learn.lr: "),
         ("learn.betas=[0.9, 1.5]", "learn.betas"),
-        ("evaluate.mbpp.k=[0]", "evaluate.mbpp.k"),
+        ("mbpp.k=[0]", "mbpp.k"),
         ("seed=-1", "seed: "),
         ("recipe=../elsewhere", "recipe: "),
         ("collect.episodes=2026-99-99", "not YAML"),
@@ -224,7 +224,7 @@ def test_recorded_games_need_no_further_word(here: Path) -> None:
 def test_a_dtype_that_the_cpu_cannot_multiply_in(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparring.learn.device.dtype_runs", lambda dtype, device: False)
+    monkeypatch.setattr("sparring.models.device.dtype_runs", lambda dtype, device: False)
     refused("bfloat16", "train", "kuhn", "--smoke", "engine.dtype=bfloat16")
     assert list(here.iterdir()) == []
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 import typer
+from sparring.run.games import load_game
 from typer.testing import CliRunner
 
-from sparring.cli import app
-from sparring.collect import Job, collect
-from sparring.engines.scripted import ScriptedEngine
-from sparring.game import Game, opened
-from sparring.games import load_game
+from sparring.cli.app import app
+from sparring.core.collect import Job, collect
+from sparring.core.game import Game, opened
+from sparring.core.scripted import ScriptedEngine
+from sparring.core.types import Episode, Request
+from sparring.judge.sandbox import probe
 from sparring.run.config import load_recipe, recipe_names
-from sparring.sandbox import probe
-from sparring.types import Episode, Request
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -15,8 +15,8 @@ import pytest
 from test_bad_input import sparring
 from test_docs import GUIDE, PAGES, ROOT, blocks, files
 
-from sparring.cli import default_folder
-from sparring.sandbox import probe
+from sparring.cli.app import default_folder
+from sparring.judge.sandbox import probe
 
 sys.path.insert(0, str(Path(__file__).parent / "engines"))
 from rogue import rogue_server
@@ -42,16 +42,16 @@ NOT_HERE = {
     "export SPARRING_LIQUID": "it sets a variable for Liquid Haskell, which is not installed",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve": "vLLM needs a GPU",
     "sparring train tictactoe-smollm2 engine.kind=vllm": "vLLM needs a GPU",
-    "sparring train coherent-math": "tests/phases/test_phases.py trains and resumes it",
+    "sparring train coherent-math": "tests/pipelines/coherent_math/test_phases.py trains and resumes it",
     "sparring train equivalence games.equivalence.language=haskell": "it needs Liquid Haskell; "
-    "tests/judge/test_liquid.py and test_haskell.py run its judge where it is installed",
-    "accelerate launch": "more processes: tests/learn/test_team.py runs two",
-    "sparring train kuhn --processes 2": "more processes: tests/learn/test_team.py runs two",
+    "tests/pipelines/equivalence/test_liquid.py and test_haskell.py run its judge where it is installed",
+    "accelerate launch": "more processes: tests/learn/test_distributed.py runs two",
+    "sparring train kuhn --processes 2": "more processes: tests/learn/test_distributed.py runs two",
     "sparring finetune --model smollm2 --data demonstrations.jsonl": "more processes, as above",
     "ray start": "it starts a cluster: tests/engines/test_ray.py has one in its own process",
     "sparring train kuhn ray.address=HOST:6379": "it needs a cluster: tests/engines/test_ray.py",
     "sparring submit tictactoe --gpus 1 --time 04:00:00 --partition gpu": "it needs Slurm; "
-    "tests/run/test_slurm.py submits where there is one",
+    "tests/launch/test_slurm.py submits where there is one",
     "sparring submit spiral --nodes 4 --gpus 8 --launcher ray": "it needs Slurm",
 }
 # Put in place of what a page names: models that would be fetched, and what capitals stand for.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparring.sandbox import probe
+from sparring.judge.sandbox import probe
 
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "adversarial.ipynb"
 

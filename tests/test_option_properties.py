@@ -17,12 +17,12 @@ import pytest
 import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sparring.run.games import game_class
 from test_bad_input import SMALL, sparring
 
-from sparring.cli import app
-from sparring.game_options import option_types
-from sparring.games import game_class
+from sparring.cli.app import app
 from sparring.run.config import Config, load_recipe, recipe_names
+from sparring.run.game_options import option_types
 from sparring.run.rundir import RunDir
 from sparring.run.section import Section
 
@@ -107,7 +107,7 @@ def test_any_overrides_of_a_recipe(recipe: str) -> None:
         with empty_folder() as folder, mock.patch.object(RunDir, "open", side_effect=Begun):
             held(["train", recipe, "--smoke", *overrides], folder)
 
-    with mock.patch("sparring.phases.coherent_math._open", side_effect=Begun):
+    with mock.patch("sparring.pipelines.coherent_math.phases._open", side_effect=Begun):
         check()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from sparring.core.types import Episode
 from sparring.credit.gae import Gae
 from sparring.credit.group_relative import GroupRelative
 from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
-from sparring.types import Episode
 
 
 class Credit(Protocol):

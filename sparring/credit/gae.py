@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
 
+from sparring.core.types import Episode, Sample
 from sparring.credit.samples import Span, join_with_spans
-from sparring.types import Episode, Sample
 
 Values = Callable[[Sequence[Sample]], list[list[float]]]  # one per token that is learned from
 _EPSILON = 1e-8

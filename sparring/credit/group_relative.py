@@ -6,7 +6,7 @@ import statistics
 from collections import defaultdict
 from typing import Any
 
-from sparring.types import Episode
+from sparring.core.types import Episode
 
 _EPSILON = 1e-4
 

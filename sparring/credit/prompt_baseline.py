@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparring.core.types import Episode, Turn, derive
 from sparring.credit.role_baseline import RoleBaseline, learners
-from sparring.types import Episode, Turn, derive
 
 _MOST = 200_000  # prompts remembered; the longest unseen are forgotten
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sparring.types import Episode
+from sparring.core.types import Episode
 
 
 def learners(episodes: Sequence[Episode]) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sparring.types import Episode, Sample, Turn
+from sparring.core.types import Episode, Sample, Turn
 
 
 class Span(NamedTuple):

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from sparring.types import Request, Sampling, Turn
+from sparring.core.types import Request, Sampling, Turn
 
 if TYPE_CHECKING:
-    from sparring.engines.chat import Chat
-    from sparring.learn.policies import Policies
+    from sparring.models.chat import Chat
+    from sparring.models.policies import Policies
 
 
 class Engine(Protocol):

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sparring.engines.chat import RAW
-from sparring.engines.line import Line, ServerFailed
+from sparring.core.types import Request, Turn
+from sparring.engines.http_client import Line, ServerFailed
+from sparring.models.chat import RAW
 from sparring.run.servers import ServerConfig
-from sparring.types import Request, Turn
 
 _SEEDS = 2**31  # some servers keep seeds in 32 bits
 

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from sparring.clock import Clock
-from sparring.engines import OwnEngine
+from sparring.core.clock import Clock
+from sparring.core.types import Request, Sampling, Turn
+from sparring.engines.engine import OwnEngine
 from sparring.engines.openai import OpenAIEngine
-from sparring.types import Request, Sampling, Turn
 
 if TYPE_CHECKING:
-    from sparring.learn.policies import Policies
+    from sparring.models.policies import Policies
 
 
 class Players:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sparring.core.types import Episode
 from sparring.run.rundir import RunError
-from sparring.types import Episode
 
 if TYPE_CHECKING:
     from torch import Tensor

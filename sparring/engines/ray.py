@@ -15,15 +15,15 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from sparring.core.errors import ConfigError
+from sparring.core.types import BASE, Request, Sampling, Turn
 from sparring.engines.published import PublishFailed, checksum
 from sparring.engines.ray_cluster import connect, death, failures, last_line
 from sparring.run.cluster import RayConfig
 from sparring.run.rundir import RunError
-from sparring.run.section import ConfigError
-from sparring.types import BASE, Request, Sampling, Turn
 
 if TYPE_CHECKING:
-    from sparring.engines import OwnEngine
+    from sparring.engines.engine import OwnEngine
 
 log = logging.getLogger(__name__)
 Make = Callable[[], Any]  # called in the replica's process; gives its engine
@@ -336,7 +336,7 @@ class RayPool:
 
     def _served(self) -> list[str]:
         """Everyone who may be asked to speak: references only score."""
-        from sparring.learn.learner import REFERENCE
+        from sparring.models.policies import REFERENCE
 
         names = self.policies.names()
         return [n for n in names if n != BASE and not n.startswith(f"{REFERENCE}_")]

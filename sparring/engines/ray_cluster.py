@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from sparring.core.errors import ConfigError
 from sparring.run.cluster import RayConfig
-from sparring.run.section import ConfigError
 
 
 def connect(config: RayConfig, gpus: float) -> bool:

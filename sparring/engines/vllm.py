@@ -23,19 +23,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from sparring.engines.chat import Chat
-from sparring.engines.line import Line, ServerFailed
+from sparring.core.errors import ConfigError
+from sparring.core.types import BASE, Request, Sampling, Turn, VoidGame
+from sparring.engines.http_client import Line, ServerFailed
+from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.openai import ids_of
 from sparring.engines.published import PublishFailed, publishing
-from sparring.engines.transformers import PromptTooLong, TransformersEngine
-from sparring.learn.export import export_policy
-from sparring.learn.models import load_model, smollm2_folder
-from sparring.learn.policies import LoraPolicies, Policies
-from sparring.run.config import Config, ConfigError
-from sparring.run.policy import ADAPTER_WEIGHTS
+from sparring.models.chat import Chat
+from sparring.models.export import export_policy
+from sparring.models.loading import load_model, smollm2_folder
+from sparring.models.policies import LoraPolicies, Policies
+from sparring.models.trained import ADAPTER_WEIGHTS
+from sparring.run.config import Config
 from sparring.run.servers import VllmConfig
 from sparring.run.servers import width as width
-from sparring.types import BASE, Request, Sampling, Turn, VoidGame
 
 log = logging.getLogger(__name__)
 

@@ -10,20 +10,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sparring.game import Game
-from sparring.game_options import BadOption, checked
-from sparring.nearest import nearest
+from sparring.core.game import Game
+from sparring.core.nearest import nearest
+from sparring.run.game_options import BadOption, checked
 
 GAMES: dict[str, str] = {
     "tictactoe": "sparring.games.tictactoe:TicTacToe",
     "kuhn": "sparring.games.kuhn:KuhnPoker",
     "negotiation": "sparring.games.negotiation:SimpleNegotiation",
-    "matching": "sparring.games.matching:MatchingGame",
-    "code_execution": "sparring.games.code_execution:CodeExecution",
-    "code_prediction": "sparring.games.code_prediction:CodePrediction",
-    "equivalence": "sparring.games.equivalence:Equivalence",
-    "coherent_math": "sparring.games.coherent_math:CoherentMath",
-    "adversarial_tests": "sparring.games.adversarial_tests:AdversarialTests",
+    "matching": "sparring.pipelines.matching.game:MatchingGame",
+    "code_execution": "sparring.pipelines.code.execution:CodeExecution",
+    "code_prediction": "sparring.pipelines.code.prediction:CodePrediction",
+    "equivalence": "sparring.pipelines.equivalence.game:Equivalence",
+    "coherent_math": "sparring.pipelines.coherent_math.game:CoherentMath",
+    "adversarial_tests": "sparring.pipelines.adversarial.game:AdversarialTests",
 }
 
 
@@ -60,7 +60,7 @@ def game_class(name: str) -> type[Game]:
         games = [key for key, value in vars(module).items() if _is_game(value)]
         raise UnknownGame(f"{where} has no class {attribute!r}; {nearest(attribute, games)}")
     if not _is_game(found):
-        raise UnknownGame(f"{name} is not a subclass of sparring.game.Game")
+        raise UnknownGame(f"{name} is not a subclass of sparring.core.game.Game")
     return found
 
 

@@ -6,10 +6,10 @@ import random
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparring.game import Forfeit, Game, Outcome, Table
-from sparring.game_options import Tokens
+from sparring.core.game import Forfeit, Game, Outcome, Table
+from sparring.core.types import Task, View
 from sparring.games.answers import answer, ask, check_style, limit
-from sparring.types import Task, View
+from sparring.run.game_options import Tokens
 
 # A history is a string of "p" (check or fold) and "b" (bet or call). An information set is
 # the mover's own card and the history: "Qpb" holds the queen, checked, and was bet at.

@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from sparring.game import Forfeit, Game, Outcome, Table
-from sparring.game_options import Tokens
+from sparring.core.game import Forfeit, Game, Outcome, Table
+from sparring.core.types import Task, View
 from sparring.games.answers import answer, ask, check_style, limit
-from sparring.types import Task, View
+from sparring.run.game_options import Tokens
 
 Bundle = dict[str, int]  # good -> how many
 

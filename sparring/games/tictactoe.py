@@ -9,10 +9,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from sparring.game import Forfeit, Game, Outcome, Table
-from sparring.game_options import Count, Tokens
+from sparring.core.game import Forfeit, Game, Outcome, Table
+from sparring.core.types import Task, View
 from sparring.games.answers import answer, ask, check_style, limit
-from sparring.types import Task, View
+from sparring.run.game_options import Count, Tokens
 
 # A board is nine characters, row by row: "X", "O", or "." for a free cell. X moves first.
 EMPTY = "." * 9

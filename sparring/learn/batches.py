@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sparring.types import Lesson, Pair, Sample
+from sparring.core.types import Lesson, Pair, Sample
 
 Key = tuple[int, ...]
 Halves = tuple[Key, Key]  # a sequence's prompt, and what follows it

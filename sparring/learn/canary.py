@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from sparring.core.types import Episode, Sample
 from sparring.credit.samples import to_samples
 from sparring.learn.batches import by_budget, collate, members
-from sparring.types import Episode, Sample
 
 if TYPE_CHECKING:
     from sparring.learn.learner import Learner
-    from sparring.learn.policies import Policies
+    from sparring.models.policies import Policies
 
 
 class CanaryError(RuntimeError):

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparring.engines.chat import Chat
-from sparring.run.config import ConfigError
+from sparring.core.errors import ConfigError
+from sparring.core.types import MAIN, Message, Sample, episode_from_json
+from sparring.models.chat import Chat
 from sparring.tasks import load_tasks
-from sparring.types import MAIN, Message, Sample, episode_from_json
 
 RECORD = ("system_prompt", "user_prompt", "output")
 

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sparring.learn.fuse import compiled
-from sparring.learn.logits import LogitShape
+from sparring.learn.compile import compiled
+from sparring.models.logits import LogitShape
 
 
 def chunked_logprobs(

@@ -13,13 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sparring.core.types import BASE, Lesson, Sample, derive
+from sparring.learn.activation_checkpointing import layers_of, recomputing
 from sparring.learn.batches import Batch, by_budget, collate, deal, members, pack, split
 from sparring.learn.canary import CanaryError as CanaryError
 from sparring.learn.canary import check_canary
+from sparring.learn.compile import fused
 from sparring.learn.critic import Critic
-from sparring.learn.fuse import fused
+from sparring.learn.distributed.world import World
 from sparring.learn.head import chunked_logprobs
-from sparring.learn.logits import check_head, logit_shape
 from sparring.learn.losses import Totals
 from sparring.learn.objectives import (
     Found,
@@ -30,13 +32,11 @@ from sparring.learn.objectives import (
 )
 from sparring.learn.optimizer import Optimizer, make_masters
 from sparring.learn.packing import at_tokens, check_packing, read_rows
-from sparring.learn.policies import REFERENCE as REFERENCE
-from sparring.learn.policies import Policies
-from sparring.learn.recompute import layers_of, recomputing
-from sparring.learn.world import World
+from sparring.models.logits import check_head, logit_shape
+from sparring.models.policies import REFERENCE as REFERENCE
+from sparring.models.policies import Policies
 from sparring.run import interrupt
 from sparring.run.config import LearnConfig
-from sparring.types import BASE, Lesson, Sample, derive
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sparring.core.errors import ConfigError
+from sparring.core.types import MAIN, Sample
 from sparring.learn.batches import Batch, Packed, collate
-from sparring.run.config import ConfigError
-from sparring.types import MAIN, Sample
 
 TRIAL = 6  # tokens of each half of a sequence
 

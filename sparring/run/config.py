@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
-from sparring.nearest import nearest
+from sparring.core.errors import ConfigError
+from sparring.core.nearest import nearest
 from sparring.run.cluster import RayConfig
 from sparring.run.foreign import translation
 from sparring.run.learning import LearnConfig
 from sparring.run.players import check_players
-from sparring.run.section import ConfigError, Section
+from sparring.run.section import Section
 from sparring.run.servers import ServerConfig, VllmConfig, check_server
 from sparring.run.template import read_template
 from sparring.run.variables import from_environment, from_mbpp_variables, parse_yaml, set_key
@@ -73,7 +74,7 @@ class CreditConfig(Section):
 
 
 class TeachConfig(Section):
-    """Who turns episodes into lessons; see `sparring/teach.py`."""
+    """Who turns episodes into lessons; see `sparring/training/lessons.py`."""
 
     kind: Literal["credit", "rounds", "recorded", "equivalence"] = "credit"
     games: str | None = None  # recorded: the folder that `sparring selfplay` wrote
@@ -351,7 +352,7 @@ def _explain(error: Any) -> str:
 
 def _check_games(config: Config) -> None:
     """Fail on a wrong game or option before anything is written."""
-    from sparring.games import make_games
+    from sparring.run.games import make_games
 
     try:
         games = make_games(config.games)
@@ -360,7 +361,7 @@ def _check_games(config: Config) -> None:
     if config.teach.kind == "recorded":
         config.collect.episodes = 0  # what it learns from has been played
     if config.schedule.enabled:
-        from sparring.curriculum.schedule import steps_of
+        from sparring.run.schedule import steps_of
 
         config.iterations = len(steps_of(config.schedule, games.values()))
     seats = {seat for game in games.values() for seat in game.seats}
@@ -368,6 +369,6 @@ def _check_games(config: Config) -> None:
         for seat in named:
             if seat not in seats:
                 raise ConfigError(f"{place}: no game has a seat {seat!r}; {nearest(seat, seats)}")
-    from sparring.curriculum.opponents import PROGRAMS
+    from sparring.core.scripted import PROGRAMS
 
     check_players(config.players, config.opponents.players, {*PROGRAMS, *config.servers})

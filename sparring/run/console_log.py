@@ -113,9 +113,9 @@ def begin(folder: Path) -> None:
 
 def _explain(log: _Log, error: BaseException) -> None:
     """What ended the run: in a line where it was foreseen, with a traceback where it was not."""
+    from sparring.core.errors import ConfigError
     from sparring.run.checkpoint import CheckpointError
     from sparring.run.rundir import RunError
-    from sparring.run.section import ConfigError
 
     expected = (ConfigError, RunError, CheckpointError, OSError, KeyboardInterrupt, SystemExit)
     foreseen = isinstance(error, expected)

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from sparring.core.types import Episode
 from sparring.run.config import GuardConfig
-from sparring.types import Episode
 
 # Where several policies learn, each has an entropy of its own.
 _WATCHED = re.compile(r"learn/(.+/)?entropy|rate/invalid|length/tokens")

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sparring.core.errors import ConfigError
 from sparring.run import interrupt
 from sparring.run.lock import writing_file
 from sparring.run.rundir import differing, mend, write_whole
-from sparring.run.section import ConfigError
 
 Record = dict[str, Any]
 Work = Callable[[range], Coroutine[Any, Any, Sequence[Record]]]

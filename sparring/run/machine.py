@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sparring.run.config import Config, ConfigError
+from sparring.core.errors import ConfigError
+from sparring.run.config import Config
 from sparring.run.rundir import RunDir
 
 _WAIT_S = 3.0  # for a name to be found and a connection to open, before a machine counts as offline
@@ -186,8 +187,8 @@ def go_offline(environment: dict[str, str] | None = None) -> None:
 
 def needs_network(config: Config, environment: Mapping[str, str]) -> bool:
     """Whether anything in this run would reach for a network: a hub's name, or a W&B key."""
-    names = [config.policy, config.tasks.source, config.evaluate.mbpp.data]
-    names += [config.math.gsm8k.data, config.evaluate.pairs.data]
+    names = [config.policy, config.tasks.source, config.mbpp.data]
+    names += [config.math.gsm8k.data, config.pairs.data]
     hub = any(n and "/" in n and "@" not in n and not Path(n).expanduser().exists() for n in names)
     told = (config.tracking.wandb, "WANDB_API_KEY"), (config.tracking.trackio, "TRACKIO_SPACE_ID")
     return hub or any(wanted != "never" and environment.get(name) for wanted, name in told)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sparring.run.section import ConfigError
+from sparring.core.errors import ConfigError
 
 
 def need_folder(path: Path, option: str) -> None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from sparring.nearest import close_to, nearest
-from sparring.run.section import ConfigError
-from sparring.types import BASE, MAIN
+from sparring.core.errors import ConfigError
+from sparring.core.nearest import close_to, nearest
+from sparring.core.types import BASE, MAIN
 
 _NAME = re.compile(r"[A-Za-z]\w*([.-]\w+)*")
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import yaml
 
+from sparring.core.errors import ConfigError
+from sparring.core.types import Episode, episode_from_json, episode_to_json
 from sparring.run import checkpoint, console_log
-from sparring.run.config import Config, ConfigError, dump, make_config
+from sparring.run.config import Config, dump, make_config
 from sparring.run.lock import LOCK
-from sparring.types import Episode, episode_from_json, episode_to_json
 
 # Keys that may change when a run is resumed: they shape nothing that is done already.
 AFTER = ("tracking.", "evaluate.", "checkpoint.")

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from sparring.run.section import ConfigError, Section
+from sparring.core.errors import ConfigError
+from sparring.run.section import Section
 
 KEY = "SPARRING_API_KEY"
 _ADDRESS = re.compile(r"(?P<model>[^@\s]+)@(?P<url>https?://\S+)")

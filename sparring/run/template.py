@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparring.run.section import ConfigError
+from sparring.core.errors import ConfigError
 
 PLAIN = "plain"
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sparring.run.config import Config, ConfigError
+from sparring.core.errors import ConfigError
+from sparring.run.config import Config
 from sparring.run.rundir import write_whole
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from sparring.run.section import ConfigError
+from sparring.core.errors import ConfigError
 
 MBPP_VARIABLES = {"MBPP_EVAL_NUM_QUESTIONS": "problems", "MBPP_DATASET_PATH": "data"}
 

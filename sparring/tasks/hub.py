@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sparring.run.section import ConfigError
+from sparring.core.errors import ConfigError
 
 REACH_S = 2.5  # seconds that the hub has to answer at all, in any way
 

@@ -11,9 +11,10 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-from sparring.run.config import ConfigError, TasksConfig, nearest
+from sparring.core.errors import ConfigError
+from sparring.core.types import Task, derive
+from sparring.run.config import TasksConfig, nearest
 from sparring.tasks.hub import load_hub
-from sparring.types import Task, derive
 
 SHIPPED = Path(__file__).parent / "data"
 VALID = (
@@ -123,7 +124,7 @@ def _shipped(name: str) -> Path:
 def _read_file(path: Path) -> list[dict[str, Any]]:
     if path.suffix != ".json":
         return _read_jsonl(path)
-    from sparring.tasks.problems import read_problems
+    from sparring.pipelines.adversarial.problems import read_problems
 
     return read_problems(path)
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from sparring.core.types import Episode, Task, Turn
 from sparring.credit import make_credit
 from sparring.credit.group_relative import GroupRelative, centred
 from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
 from sparring.credit.samples import to_samples
-from sparring.teach import teach
-from sparring.types import Episode, Task, Turn
+from sparring.training.lessons import teach
 
 
 def episode(rewards: dict[str, float], game: str = "g", group: str = "", void: str | None = None):

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from sparring.collect import Job, play
+from sparring.core.collect import Job, play
+from sparring.core.game import Game, Outcome, Table
+from sparring.core.types import Episode, Request, Sample, Task, Turn
 from sparring.credit.gae import Gae, gae, whiten
-from sparring.game import Game, Outcome, Table
-from sparring.types import Episode, Request, Sample, Task, Turn
 
 
 def test_a_trajectory_worked_out_by_hand() -> None:

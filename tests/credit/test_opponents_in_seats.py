@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from sparring.run.games import make_games
 
-from sparring.collect import Job
+from sparring.core.collect import Job
+from sparring.core.types import Episode, Task, Turn
 from sparring.credit.group_relative import GroupRelative
 from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
-from sparring.curriculum.opponents import Opponents
-from sparring.games import make_games
-from sparring.jobs import make_jobs
 from sparring.run.config import CollectConfig, Config, OpponentsConfig
-from sparring.types import Episode, Task, Turn
+from sparring.training.jobs import make_jobs
+from sparring.training.opponents import Opponents
 
 
 def game(x: str, o: str, rewards: dict[str, float], silent: str = "") -> Episode:

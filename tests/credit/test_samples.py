@@ -1,7 +1,7 @@
 """Turns become samples id for id, and merge only where a prompt extends what was said before."""
 
+from sparring.core.types import Episode, Task, Turn
 from sparring.credit.samples import join, to_samples
-from sparring.types import Episode, Task, Turn
 
 
 def turn(prompt: list[int], said: list[int], seat: str = "x", policy: str = "main", **options):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from sparring.core.types import Episode, Task, Turn
 from sparring.credit.group_relative import GroupRelative
-from sparring.run.metrics import summarize
-from sparring.types import Episode, Task, Turn
+from sparring.training.metrics import summarize
 
 
 def episode(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from sparring.engines.chat import RAW, Chat, control_tokens
-from sparring.learn.models import nano_tokenizer
-from sparring.types import Request, Sampling, Turn
+from sparring.core.types import Request, Sampling, Turn
+from sparring.models.chat import RAW, Chat, control_tokens
+from sparring.models.loading import nano_tokenizer
 
 LLAMA3 = (
     "{{ '<|begin_of_text|>' }}{% for m in messages %}{{ '<|start_header_id|>' + m['role'] "

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sparring.collect import Job, collect
-from sparring.engines.transformers import TransformersEngine
-from sparring.game import Game, Outcome, Table
-from sparring.types import Request, Sampling, Task, VoidGame
+from sparring.core.collect import Job, collect
+from sparring.core.game import Game, Outcome, Table
+from sparring.core.types import Request, Sampling, Task, VoidGame
+from sparring.engines.local.engine import TransformersEngine
 
 
 def ask(text: str, number: int) -> Request:

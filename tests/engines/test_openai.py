@@ -27,20 +27,21 @@ from rogue import (
     says,
     slow,
 )
+from sparring.core.errors import ConfigError
 from typer.testing import CliRunner
 
-from sparring.cli import app
-from sparring.collect import Job, collect
-from sparring.engines.chat import RAW
-from sparring.engines.line import ServerFailed, retry_after
+from sparring.cli.app import app
+from sparring.core.collect import Job, collect
+from sparring.core.game import Game, Outcome
+from sparring.core.types import Request, Sampling, Task, Turn
+from sparring.engines.http_client import ServerFailed, retry_after
 from sparring.engines.openai import OpenAIEngine
-from sparring.game import Game, Outcome
 from sparring.learn.demonstrations import Demonstration, read_demonstrations
-from sparring.run.config import ConfigError, make_config
+from sparring.models.chat import RAW
+from sparring.run.config import make_config
 from sparring.run.rundir import read_lines
 from sparring.run.servers import ServerConfig, server_of
-from sparring.train import train
-from sparring.types import Request, Sampling, Task, Turn
+from sparring.training.loop import train
 
 SECRET = "sk-test-0123456789-abcdefghij"
 
@@ -224,7 +225,7 @@ def test_a_filter_withholds_a_reply_and_it_is_not_asked_for_again(rogue: Rogue) 
 
 
 def test_a_server_without_end_is_left(rogue: Rogue, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparring.engines.line._MOST_BYTES", 1000)
+    monkeypatch.setattr("sparring.engines.http_client._MOST_BYTES", 1000)
     rogue.default = says("x" * 2000)
     [failure] = answers(engine_of(rogue))
     assert "sends without end" in str(failure) and len(rogue.bodies) == 1
@@ -278,7 +279,7 @@ def test_the_waits_of_games_refused_together_differ(
         waits.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("sparring.engines.line.asyncio.sleep", note)
+    monkeypatch.setattr("sparring.engines.http_client.asyncio.sleep", note)
     rogue.script = [refuses(503)] * 16
     answers(engine_of(rogue, backoff_s=1.0), *[ask() for _ in range(8)])
     assert len(waits) >= 8 and len(set(waits)) == len(waits)

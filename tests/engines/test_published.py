@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from sparring.core.types import Episode, Task, Turn
 from sparring.engines.published import PublishFailed, check_versions, checksum
-from sparring.types import Episode, Task, Turn
 
 
 def game(*versions: int, void: str | None = None, trainable: bool = True) -> Episode:

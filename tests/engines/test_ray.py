@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sparring.core.errors import ConfigError
+from sparring.run.games import load_game
 
-from sparring.collect import Job, collect
+from sparring.core.collect import Job, collect
+from sparring.core.types import Request, Sampling, Turn, VoidGame
 from sparring.engines.published import PublishFailed
 from sparring.engines.ray import RayPool, Replica, beginning, choose, pack, unpack
-from sparring.games import load_game
 from sparring.run.cluster import RayConfig
-from sparring.run.config import ConfigError, load_recipe
-from sparring.run.metrics import summarize
-from sparring.types import Request, Sampling, Turn, VoidGame
+from sparring.run.config import load_recipe
+from sparring.training.metrics import summarize
 
 ray = pytest.importorskip("ray", reason="Ray is missing: pip install 'sparring[ray]'")
 
@@ -295,7 +296,7 @@ def test_what_the_cluster_cannot_give_is_said_at_the_start(cluster: Any) -> None
 
 
 def test_judges_rule_as_tasks(cluster: Any) -> None:
-    from sparring.judge.ray import RayJudge
+    from sparring.judge.python.ray import RayJudge
 
     async def rule() -> list[str]:
         async with RayJudge(timeout_s=5, sandbox="unsafe") as judge:
@@ -313,7 +314,7 @@ def test_judges_rule_as_tasks(cluster: Any) -> None:
 def test_a_run_on_replicas_learns_from_complete_episodes(cluster: Any, tmp_path: Path) -> None:
     """A whole run, with models in the replicas: their logprobs are the learner's."""
     from sparring.run.rundir import RunDir, read_lines
-    from sparring.train import train
+    from sparring.training.loop import train
 
     keys = ["iterations=2", "collect.episodes=24", "evaluate.every=9", "ray.replicas=2"]
     keys += ["tracking.tensorboard=false", "learn.weights=lora", "learn.lr=1e-2", "ray.cpus=0.5"]

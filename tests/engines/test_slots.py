@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from sparring.engines.rows import Row
-from sparring.engines.slots import Slots
-from sparring.types import Sampling
+from sparring.core.types import Sampling
+from sparring.engines.local.rows import Row
+from sparring.engines.local.slots import Slots
 
 SHAPE = SimpleNamespace(
     num_hidden_layers=2, num_key_value_heads=1, head_dim=4, hidden_size=4, num_attention_heads=1

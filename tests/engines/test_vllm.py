@@ -11,23 +11,24 @@ from typing import Any
 import pytest
 import torch
 from rogue import Rogue, refuses, rogue_server
+from sparring.core.errors import ConfigError
+from sparring.models.trained import find_trained
 
-from sparring.cli import exit_code
+from sparring.cli.app import exit_code
+from sparring.core.types import Request, Sampling, Turn
 from sparring.engines import vllm
-from sparring.engines.generate import generate
-from sparring.engines.line import Line, ServerFailed
+from sparring.engines.http_client import Line, ServerFailed
+from sparring.engines.local.engine import PromptTooLong, TransformersEngine
+from sparring.engines.local.generate import generate
 from sparring.engines.published import PublishFailed
-from sparring.engines.transformers import PromptTooLong, TransformersEngine
 from sparring.engines.vllm import Adapter, OverHttp, Spoken, VllmEngine, make_vllm, width
 from sparring.learn.learner import CanaryError
-from sparring.learn.models import load_model
-from sparring.learn.policies import LoraPolicies
-from sparring.run.config import ConfigError, make_config
-from sparring.run.policy import find_trained
+from sparring.models.loading import load_model
+from sparring.models.policies import LoraPolicies
+from sparring.run.config import make_config
 from sparring.run.rundir import read_lines
 from sparring.run.servers import ServerConfig
-from sparring.train import train
-from sparring.types import Request, Sampling, Turn
+from sparring.training.loop import train
 
 
 class StandIn:

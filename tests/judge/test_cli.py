@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import sparring.tools
-from sparring.judge.cli import judge_python
-from sparring.sandbox import probe
+import sparring.cli.tools
+from sparring.cli.judge import judge_python
+from sparring.judge.sandbox import probe
 
 jail = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 GOOD = {"id": "g", "code": "def f(n): return n + 1", "tests": ["assert f(1) == 2"]}
@@ -64,7 +64,7 @@ def test_the_example_file_of_the_docs() -> None:
     }  # fmt: skip
     used = {field for line in file.read_text().splitlines() for field in json.loads(line)}
     page = (file.parents[1] / "judge.md").read_text()
-    text = inspect.getdoc(sparring.tools.judge_python) or ""
+    text = inspect.getdoc(sparring.cli.app.tools.judge_python) or ""
     for field in used:
         assert f"| `{field}` |" in page and field in text
 

@@ -10,9 +10,9 @@ import pytest
 from attacks import ATTACKS
 from legitimate import CASES, PROGRAMS
 
-from sparring.judge.python_tests import Judge
-from sparring.sandbox import Execution, probe
-from sparring.types import Verdict
+from sparring.core.types import Verdict
+from sparring.judge.python.judge import Judge
+from sparring.judge.sandbox import Execution, probe
 
 jail = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 pytestmark = jail

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparring.judge.expressions import TooMuch, evaluate
-from sparring.judge.plan import plan_tests
+from sparring.judge.python.expressions import TooMuch, evaluate
+from sparring.judge.python.plan import plan_tests
 
 
 def answer(test: str, *values: Any) -> Any:

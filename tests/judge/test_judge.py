@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sparring.judge.python_tests import Judge
-from sparring.sandbox import SandboxMissing, probe
-from sparring.types import Verdict
+from sparring.core.types import Verdict
+from sparring.judge.python.judge import Judge
+from sparring.judge.sandbox import SandboxMissing, probe
 
 jail = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 

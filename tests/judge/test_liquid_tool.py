@@ -9,16 +9,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from sparring.core.errors import ConfigError
 
-from sparring.judge import liquid_tool
-from sparring.judge.haskell import HaskellChecker
-from sparring.judge.liquid_tool import COMMAND, LiquidHaskell
-from sparring.run.config import ConfigError
-from sparring.sandbox import haskell
-from sparring.types import Task, Verdict
+from sparring.core.types import Task, Verdict
+from sparring.pipelines.equivalence.judge import haskell_jail, liquid_tool
+from sparring.pipelines.equivalence.judge.haskell import HaskellChecker
+from sparring.pipelines.equivalence.judge.liquid_tool import COMMAND, LiquidHaskell
 
 needs_ghc = pytest.mark.skipif(
-    not haskell.probe().ok, reason=f"{haskell.probe().explanation}: {haskell.probe().install}"
+    not haskell_jail.probe().ok,
+    reason=f"{haskell_jail.probe().explanation}: {haskell_jail.probe().install}",
 )
 SAFE = "**** LIQUID: SAFE (2 constraints checked) ****\n"
 
@@ -62,10 +62,12 @@ def test_the_jail_has_of_proc_nothing_but_the_link_to_ghc(tmp_path: Path) -> Non
 
     async def go(own_link: bool) -> str:
         words = ["/bin/sh", "-c", "ls /proc; ls /proc/self; readlink /proc/self/exe"]
-        async with haskell.process(words, tmp_path, sandbox="bwrap", own_link=own_link) as running:
+        async with haskell_jail.process(
+            words, tmp_path, sandbox="bwrap", own_link=own_link
+        ) as running:
             return (await running.communicate())[0].decode()
 
-    assert asyncio.run(go(True)).split() == ["self", "exe", str(haskell.own_binary())]
+    assert asyncio.run(go(True)).split() == ["self", "exe", str(haskell_jail.own_binary())]
     assert "self" not in asyncio.run(go(False)).split()
 
 
@@ -165,7 +167,7 @@ def test_a_prover_is_tried_on_a_truth_and_a_falsehood(verdict: Verdict, wrong: s
 def test_a_run_that_asks_for_proofs_does_not_begin_without_the_tool(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sparring.games.equivalence_start import need_proofs
+    from sparring.pipelines.equivalence.start import need_proofs
 
     tasks = [
         Task("provable", data={"code": "f :: Integer -> Integer\nf x = x + 1\n"}),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sparring.judge.names import global_names
-from sparring.judge.plan import BadTests, Plan, plan_tests
+from sparring.judge.python.names import global_names
+from sparring.judge.python.plan import BadTests, Plan, plan_tests
 
 
 def plan(*tests: str, setup: str = "", entry: str | None = None, defined: str = "") -> Plan:

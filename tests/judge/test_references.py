@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from sparring.judge.python_tests import Judge
-from sparring.sandbox import probe
-from sparring.types import Verdict
+from sparring.core.types import Verdict
+from sparring.judge.python.judge import Judge
+from sparring.judge.sandbox import probe
 
 pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 OWN = Path(__file__).with_name("problems.jsonl")

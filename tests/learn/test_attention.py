@@ -9,8 +9,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, OPTCo
 
 from sparring.learn.batches import Batch, collate, seen
 from sparring.learn.learner import Learner
-from sparring.learn.models import nano_tokenizer
-from sparring.learn.policies import FullPolicies
+from sparring.models.loading import nano_tokenizer
+from sparring.models.policies import FullPolicies
 from sparring.run.config import LearnConfig
 
 SMALL: dict[str, Any] = {

@@ -2,8 +2,8 @@
 
 import torch
 
+from sparring.core.types import Sample
 from sparring.learn.batches import by_budget, collate, seen, split
-from sparring.types import Sample
 
 
 def sample(ids: list[int], masked: int, advantage: float = 1.0) -> Sample:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
+from sparring.core.types import Sample
 from sparring.learn.critic import Critic, clipped_value_loss
 from sparring.learn.learner import Learner
 from sparring.run.config import LearnConfig
-from sparring.types import Sample
 
 
 def test_the_value_loss_by_numbers() -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sparring.learn.device import use_tf32
+from sparring.models.device import use_tf32
 
 
 @pytest.fixture(autouse=True)

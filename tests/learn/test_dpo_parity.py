@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from sparring.core.types import Pair, Sample
 from sparring.learn.batches import collate, members
 from sparring.learn.learner import Learner
 from sparring.learn.losses import Totals
-from sparring.learn.models import load_model
-from sparring.learn.preference import add_reference
+from sparring.models.loading import load_model
 from sparring.run.config import LearnConfig
-from sparring.types import Pair, Sample
+from sparring.training.preference import add_reference
 
 trl = pytest.importorskip("trl", reason="trl is a dev dependency: pip install trl")
 datasets = pytest.importorskip("datasets", reason="trl's trainer needs datasets")

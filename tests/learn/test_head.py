@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from sparring.learn import head as head_module
-from sparring.learn.device import dtype_runs
 from sparring.learn.head import chunked_logprobs
+from sparring.models.device import dtype_runs
 
 
 def plain(hidden: Tensor, head: Any, targets: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from sparring.core.errors import ConfigError
 from transformers import (
     AutoModelForCausalLM,
     CohereConfig,
@@ -15,16 +16,16 @@ from transformers import (
     LlamaConfig,
 )
 
-from sparring.engines.decoder import unsupported
-from sparring.engines.transformers import TransformersEngine
+from sparring.core.types import Request, Sample, Sampling
+from sparring.engines.local.decoder import unsupported
+from sparring.engines.local.engine import TransformersEngine
 from sparring.learn.batches import collate
 from sparring.learn.head import chunked_logprobs
 from sparring.learn.learner import Learner
-from sparring.learn.logits import LogitShape, check_head, logit_shape
-from sparring.learn.models import nano_tokenizer
-from sparring.learn.policies import FullPolicies, LoraPolicies, Policies
-from sparring.run.config import ConfigError, LearnConfig
-from sparring.types import Request, Sample, Sampling
+from sparring.models.loading import nano_tokenizer
+from sparring.models.logits import LogitShape, check_head, logit_shape
+from sparring.models.policies import FullPolicies, LoraPolicies, Policies
+from sparring.run.config import LearnConfig
 
 SIZES: dict[str, Any] = {
     "vocab_size": 261,

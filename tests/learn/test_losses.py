@@ -5,12 +5,7 @@ import math
 import pytest
 import torch
 
-from sparring.learn.losses import (
-    Totals,
-    clipped_policy_loss,
-    kl_k3,
-    token_weights,
-)
+from sparring.learn.losses import Totals, clipped_policy_loss, kl_k3, token_weights
 
 
 def test_the_clip_holds_back_only_what_goes_too_far_the_wrong_way():

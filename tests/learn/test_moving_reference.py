@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from sparring.learn.learner import Learner
-from sparring.learn.models import load_model
-from sparring.learn.policies import FullPolicies
+from sparring.models.loading import load_model
+from sparring.models.policies import FullPolicies
 from sparring.run.config import LearnConfig
 
 RATE = 0.01

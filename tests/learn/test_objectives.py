@@ -5,14 +5,14 @@ import math
 import pytest
 import torch
 
+from sparring.core.types import Pair, Sample
 from sparring.learn.batches import by_budget, collate, deal, members
 from sparring.learn.learner import Learner
 from sparring.learn.losses import Totals
-from sparring.learn.models import load_model
 from sparring.learn.objectives import likelihood_objective, preference_objective
-from sparring.learn.policies import wrap_model
+from sparring.models.loading import load_model
+from sparring.models.policies import wrap_model
 from sparring.run.config import LearnConfig
-from sparring.types import Pair, Sample
 
 
 def shown(ids: list[int], prompt: int, weight: float = 1.0, policy: str = "main") -> Sample:

@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 import torch
+from sparring.core.errors import ConfigError
 from transformers import AutoModelForCausalLM, BloomConfig, Gemma3TextConfig, MistralConfig
 
+from sparring.core.types import Lesson, Pair, Sample
 from sparring.learn import batches
 from sparring.learn import packing as packing_module
 from sparring.learn.batches import collate, members, pack
 from sparring.learn.learner import Learner
-from sparring.learn.models import nano_tokenizer
-from sparring.learn.policies import FullPolicies
-from sparring.run.config import ConfigError, LearnConfig
-from sparring.types import Lesson, Pair, Sample
+from sparring.models.loading import nano_tokenizer
+from sparring.models.policies import FullPolicies
+from sparring.run.config import LearnConfig
 
 
 def pairs_of(samples: list[Sample]) -> list[Lesson]:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from sparring.core.types import Sample
 from sparring.learn.learner import Learner
 from sparring.run.config import LearnConfig
-from sparring.types import Sample
 
 
 @pytest.mark.parametrize("restart", [True, False])

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from sparring.core.types import Lesson, Pair, Sample
 from sparring.learn.batches import collate
 from sparring.learn.learner import Learner
 from sparring.learn.packing import at_tokens
 from sparring.run.config import LearnConfig
-from sparring.types import Lesson, Pair, Sample
 
 REPEAT = 4
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from sparring.core.errors import ConfigError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import (
     AutoTokenizer,
@@ -19,12 +20,12 @@ from transformers import (
 )
 from typer.testing import CliRunner
 
-from sparring.cli import app
-from sparring.engines.chat import Chat
-from sparring.learn.models import ModelMissing, load_model
-from sparring.learn.template import settle_template
-from sparring.run.config import ConfigError, make_config
-from sparring.types import Request, Sampling, Turn
+from sparring.cli.app import app
+from sparring.core.types import Request, Sampling, Turn
+from sparring.models.chat import Chat
+from sparring.models.loading import ModelMissing, load_model
+from sparring.models.template import settle_template
+from sparring.run.config import make_config
 
 # As Gemma's and Mistral's: user and assistant in turns, and an error for anything else.
 STRICT = (

@@ -12,7 +12,7 @@ from sparring.credit.group_relative import centred
 from sparring.learn.batches import collate
 from sparring.learn.learner import Learner
 from sparring.learn.losses import Totals
-from sparring.learn.models import load_model
+from sparring.models.loading import load_model
 from sparring.run.config import LearnConfig
 
 trl = pytest.importorskip("trl", reason="trl is a dev dependency: pip install trl")

@@ -13,13 +13,13 @@ import pytest
 from lives import train
 from rich.console import Console
 
-from sparring.progress import Live
+from sparring.cli.progress import Live
 from sparring.run import console_log
 from sparring.run.rundir import read_lines
 
 
 def at_iteration(count: int, error: str) -> None:
-    from sparring import train as loop
+    from sparring.training import loop as loop
 
     usual = loop._iterate
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from sparring.core.errors import ConfigError
 
-from sparring.run.config import ConfigError, load_recipe
+from sparring.run.config import load_recipe
 from sparring.run.foreign import ELSEWHERE, KEYS
 
 # The shape and the values that the GRPO project's page shows.
@@ -47,7 +48,7 @@ def test_the_answer_is_a_command_that_works(tmp_path: Path):
     config = load_recipe(recipe, overrides)
     assert config.policy == "Qwen/Qwen2.5-1.5B" and config.learn.lr == 2e-5
     assert (config.iterations, config.collect.group, config.collect.episodes) == (90, 2, 8)
-    mbpp = config.evaluate.mbpp
+    mbpp = config.mbpp
     assert (mbpp.enabled, mbpp.problems, mbpp.every, mbpp.temperature) == (True, 5, 20, 0.2)
     assert config.engine.kind == "transformers" and config.engine.vllm.max_model_len == 2048
     assert list(tmp_path.iterdir()) == [path]
@@ -100,10 +101,10 @@ def test_what_is_said_elsewhere_or_not_at_all_is_named(tmp_path: Path):
 def test_mbpps_variables_have_the_last_word_in_every_recipe(recipe: str, monkeypatch):
     monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "10")
     monkeypatch.setenv("MBPP_DATASET_PATH", "/custom/path")
-    typed = ["evaluate.mbpp.enabled=true", "evaluate.mbpp.problems=3", "evaluate.mbpp.data=a.jsonl"]
-    mbpp = load_recipe(recipe, typed).evaluate.mbpp
+    typed = ["mbpp.enabled=true", "mbpp.problems=3", "mbpp.data=a.jsonl"]
+    mbpp = load_recipe(recipe, typed).mbpp
     assert (mbpp.problems, mbpp.data) == (10, "/custom/path")
-    off = load_recipe(recipe, ["evaluate.mbpp.enabled=false"]).evaluate.mbpp
+    off = load_recipe(recipe, ["mbpp.enabled=false"]).mbpp
     assert off.data != "/custom/path"
     monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "[")
     with pytest.raises(ConfigError, match="MBPP_EVAL_NUM_QUESTIONS is not YAML"):

@@ -96,7 +96,8 @@ def test_the_second_time_it_leaves_at_once(number: signal.Signals) -> None:
 
 def at_batch(count: int, number: int, hang: bool = False) -> None:
     """A signal when so many batches of games or questions have been begun; that one may hang."""
-    from sparring.evaluate import benchmark, gsm8k
+    from sparring.evaluation import benchmark
+    from sparring.pipelines.coherent_math import gsm8k
 
     interrupt.GRACE_S = 0.3 if hang else 60.0
     benchmark.batch_size = gsm8k.batch_size = lambda engine: 4

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from lives import train
+from sparring.core.errors import ConfigError
 
 from sparring.run import machine as machines
-from sparring.run.config import Config, ConfigError
+from sparring.run.config import Config
 from sparring.run.machine import Gpu, Machine, choose_precision, needs_network, settle
 
 V100 = Machine((Gpu("Tesla V100-SXM2-16GB", (7, 0), 16.9, False),), 40, 512)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sparring.core.errors import ConfigError
 
-from sparring.run.config import Config, ConfigError, make_config
+from sparring.core.types import Episode, Task, Turn, Verdict
+from sparring.run.config import Config, make_config
 from sparring.run.rundir import RunDir, RunError, append, differing, mend, read_lines, write_whole
-from sparring.types import Episode, Task, Turn, Verdict
 
 
 def config(**changes: Any) -> Config:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from lives import train
+from sparring.core.errors import ConfigError
 
 from sparring.run import tracking
-from sparring.run.config import Config, ConfigError, load_recipe
+from sparring.run.config import Config, load_recipe
 from sparring.run.rundir import read_lines
 from sparring.run.tracking import Tracking, wants_wandb
 

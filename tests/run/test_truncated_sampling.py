@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sparring.core.errors import ConfigError
 
-from sparring.cli import main
-from sparring.run.config import ConfigError, load_recipe, make_config
-from sparring.run.needs import need_whole_draws
-from sparring.train import train
-from sparring.types import Episode, Task, Turn
+from sparring.cli.app import main
+from sparring.core.types import Episode, Task, Turn
+from sparring.run.config import load_recipe, make_config
+from sparring.training.loop import train
+from sparring.training.requirements import need_whole_draws
 
 CUTS = ["sampling.top_p=0.9", "sampling.top_k=5", "sampling.temperature=0"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from sparring.core.errors import ConfigError
 
-from sparring.judge.python_tests import Judge
-from sparring.run.config import ConfigError
-from sparring.sandbox import probe
+from sparring.core.types import Task
+from sparring.judge.python.judge import Judge
+from sparring.judge.sandbox import probe
 from sparring.tasks import load_tasks
 from sparring.tasks.code import extract_code, is_empty, problem_of
-from sparring.types import Task
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+from sparring.core.errors import ConfigError
 from typer.testing import CliRunner
 
-from sparring.cli import app
-from sparring.run.config import ConfigError, TasksConfig
+from sparring.cli.app import app
+from sparring.run.config import TasksConfig
 from sparring.tasks import hub, load_tasks, training_tasks
 
 

@@ -3,14 +3,15 @@
 import logging
 
 import pytest
+from sparring.core.errors import ConfigError
+from sparring.run.games import load_game
 
-from sparring.games import load_game
-from sparring.judge.haskell import read
-from sparring.judge.signature import BadSignature
-from sparring.run.config import ConfigError, make_config
-from sparring.run.needs import tasks_of
-from sparring.tasks.programs import program_of, unusable
-from sparring.types import Task
+from sparring.core.types import Task
+from sparring.pipelines.equivalence.judge.haskell import read
+from sparring.pipelines.equivalence.judge.signature import BadSignature
+from sparring.pipelines.equivalence.programs import program_of, unusable
+from sparring.run.config import make_config
+from sparring.training.requirements import tasks_of
 
 WITH_MAIN = """module Main where
 

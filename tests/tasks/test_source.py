@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sparring.core.errors import ConfigError
 
-from sparring.run.config import ConfigError, TasksConfig
+from sparring.core.types import Task
+from sparring.run.config import TasksConfig
 from sparring.tasks import draw, load_tasks, training_tasks
 from sparring.tasks.source import mbpp_split
-from sparring.types import Task
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> str:

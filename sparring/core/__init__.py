@@ -1,0 +1,1 @@
+"""The contract: types, games, tables, collection, seeds. Standard library only."""

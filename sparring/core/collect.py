@@ -1,0 +1,103 @@
+"""Plays many games at once and gives back their episodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparring.core.game import Game, Speak, Table
+from sparring.core.scripted import programs
+from sparring.core.types import Episode, Request, Sampling, Task, Turn, VoidGame
+
+
+@dataclass(slots=True)
+class Job:
+    """One game to be played: what, by whom, with which seed."""
+
+    id: str
+    name: str
+    game: Game
+    task: Task
+    seed: int
+    seating: dict[str, str]
+    group: str = ""
+    learned: frozenset[str] = field(default_factory=frozenset)  # policies whose turns train
+    learning: frozenset[str] | None = None  # seats whose turns train; None: all
+    stages: frozenset[str] | None = None  # stages whose turns train; None: all
+
+
+async def collect(
+    jobs: Sequence[Job],
+    speak: Speak,
+    *,
+    concurrency: int = 512,
+    sampling: Sampling | None = None,
+    outside: Callable[[], Any] | None = None,
+    on_episode: Callable[[Episode], None] | None = None,
+) -> list[Episode]:
+    """Play all jobs, at most `concurrency` at a time; episodes come back in the jobs' order."""
+    episodes: list[Episode | None] = [None] * len(jobs)
+    pending = iter(range(len(jobs)))
+
+    async def work() -> None:
+        for i in pending:
+            episodes[i] = await play(jobs[i], speak, i, sampling, outside)
+            if on_episode is not None:
+                on_episode(episodes[i])  # type: ignore[arg-type]
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(concurrency, len(jobs))):
+                group.create_task(work())
+    except BaseExceptionGroup as errors:
+        # Whoever waits for a full disk or a fired canary waits for that, not for a group of it.
+        raise _first(errors) from errors
+    return [episode for episode in episodes if episode is not None]
+
+
+async def play(
+    job: Job,
+    speak: Speak,
+    order: int = 0,
+    sampling: Sampling | None = None,
+    outside: Callable[[], Any] | None = None,
+) -> Episode:
+    """One game, from first word to outcome. A game that cannot be judged is void, not lost."""
+    by_program = programs(job.game)
+
+    async def answer(request: Request) -> Turn:
+        return await (by_program.act if request.policy in by_program.scripts else speak)(request)
+
+    table = Table(
+        job.game.seats,
+        job.seating,
+        answer,
+        seed=job.seed,
+        order=order,
+        trainable=lambda seat, policy: (
+            policy in job.learned and (job.learning is None or seat in job.learning)
+        ),
+        sampling=sampling,
+        outside=outside,
+        stages=job.stages,
+    )
+    episode = Episode(
+        id=job.id, game=job.name, task=job.task, seed=job.seed, group=job.group, seating=job.seating
+    )
+    try:
+        outcome = await job.game.play(job.task, table)
+        episode.rewards, episode.facts = outcome.rewards, outcome.facts
+        episode.void = outcome.void
+    except* VoidGame as reasons:  # a game may ask several players at once, in a group of tasks
+        reason = _first(reasons)
+        episode.void = str(reason) or type(reason).__name__
+    finally:
+        episode.turns, episode.verdicts = list(table.turns), list(table.verdicts)
+        await table.close()
+    return episode
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,49 @@
+"""Players that are programs: random, perfect, or a function of the request. Also what tests use."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from sparring.core.game import Game
+from sparring.core.types import Request, Turn, View
+
+Script = Callable[[Request], str]
+
+
+class ScriptedEngine:
+    """Answers each request with what its policy's script says, at once."""
+
+    def __init__(self, scripts: dict[str, Script]) -> None:
+        self.scripts = scripts
+
+    async def act(self, request: Request) -> Turn:
+        return Turn(
+            seat=request.seat,
+            policy=request.policy,
+            shown=request.messages[-1]["content"],
+            text=self.scripts[request.policy](request),
+            finish="scripted",
+        )
+
+
+def programs(game: Game) -> ScriptedEngine:
+    """The players a game itself can give: random, and where it has them perfect and scripted."""
+    return ScriptedEngine(
+        {
+            "random": play_random,
+            "perfect": lambda request: game.perfect(_view(request), request.seed),
+            "scripted": lambda request: game.scripted(_view(request), request.seed),
+        }
+    )
+
+
+def play_random(request: Request) -> str:
+    """Any legal action, by the request's own seed."""
+    return random.Random(request.seed).choice(_view(request).actions)
+
+
+def _view(request: Request) -> View:
+    if request.view is None or not request.view.actions:
+        raise ValueError(f"the game shows seat {request.seat!r} no actions to choose from")
+    return request.view

@@ -1,1 +1,0 @@
-"""What is kept and who is met."""

@@ -1,0 +1,59 @@
+"""The embedded engine for policies on several base models: one queue, so that batches depend on
+nothing but who asks, and an engine for each base that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sparring.core.types import Request, Sampling, Turn
+from sparring.engines.local.engine import TransformersEngine, _Waiting
+from sparring.models.chat import Chat
+from sparring.models.multi_base import ManyPolicies
+from sparring.models.policies import Policies
+
+
+def embedded(policies: Policies, **options: Any) -> TransformersEngine:
+    """The engine in this process for policies on one base model, or on several."""
+    kind = BasesEngine if isinstance(policies, ManyPolicies) else TransformersEngine
+    return kind(policies, **options)
+
+
+class BasesEngine(TransformersEngine):
+    def __init__(self, policies: Policies, **options: Any) -> None:
+        super().__init__(policies, **options)
+        assert isinstance(policies, ManyPolicies)
+        self._bases = policies
+        self._engines = {id(p): TransformersEngine(p, **options) for p in policies.bases.values()}
+        self.chat = _Chats(policies.tokenizer, self.of)
+
+    def of(self, policy: str) -> TransformersEngine:
+        return self._engines[id(self._bases.home(policy))]
+
+    def listen(self, request: Request, hear: Callable[[str], None]) -> None:
+        self.of(request.policy).listen(request, hear)
+
+    def probabilities(
+        self, policy: str, prompts: Sequence[str], sampling: Sampling
+    ) -> list[dict[str, float]]:
+        return self.of(policy).probabilities(policy, prompts, sampling)
+
+    def publish(self) -> None:
+        for engine in self._engines.values():
+            if hasattr(engine, "publish"):
+                engine.publish()
+
+    def _generate(self, batch: list[_Waiting]) -> list[Turn]:
+        """A batch is of one policy: adapters are mixed on one base alone."""
+        return self.of(batch[0].request.policy)._generate(batch)
+
+
+class _Chats(Chat):
+    """The first base's words, but for prompts, which are in those of whoever is asked."""
+
+    def __init__(self, tokenizer: Any, of: Callable[[str], TransformersEngine]) -> None:
+        super().__init__(tokenizer)
+        self.of = of
+
+    def prompt_ids(self, request: Request) -> list[int]:
+        return self.of(request.policy).chat.prompt_ids(request)

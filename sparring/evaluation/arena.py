@@ -1,0 +1,108 @@
+"""Matches: one policy against another, seats shared evenly, every result counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from sparring.core.collect import Job, collect
+from sparring.core.game import Game, Speak
+from sparring.core.types import Episode, Sampling, derive
+from sparring.evaluation.ratings import Result
+
+
+@dataclass(frozen=True)
+class Score:
+    """A match as the first policy saw it. `invalid` counts its own invalid actions, which are
+    losses too; void games are in none of the others."""
+
+    games: int
+    wins: int
+    draws: int
+    losses: int
+    invalid: int
+    void: int = 0
+
+    @property
+    def not_lost(self) -> float:
+        return (self.wins + self.draws) / self.games if self.games else 0.0
+
+    @property
+    def points(self) -> float:
+        """1 for a win, half for a draw, per game."""
+        return (self.wins + self.draws / 2) / self.games if self.games else 0.0
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+async def match(
+    name: str,
+    game: Game,
+    speak: Speak,
+    policy: str,
+    opponent: str,
+    games: int,
+    *,
+    sampling: Sampling,
+    seed: int = 0,
+) -> tuple[Score, list[Episode]]:
+    """`games` games of `policy` against `opponent`, changing seats from one to the next."""
+    jobs = [
+        Job(
+            id=f"{policy}-{opponent}-{i}",
+            name=name,
+            game=game,
+            task=game.match_task(derive(seed, "match", i)),
+            seed=derive(seed, "match", i, opponent),
+            seating=seated(game.seats, i, policy, opponent),
+        )
+        for i in range(games)
+    ]
+    episodes = await collect(jobs, speak, sampling=sampling)
+    return score(episodes, [game.seats[i % len(game.seats)] for i in range(games)]), episodes
+
+
+def seated(seats: Sequence[str], index: int, policy: str, opponent: str) -> dict[str, str]:
+    mine = seats[index % len(seats)]
+    return {seat: policy if seat == mine else opponent for seat in seats}
+
+
+def score(episodes: Sequence[Episode], seats: Sequence[str]) -> Score:
+    """Count a match from one policy's seat in each game."""
+    wins = draws = losses = invalid = void = 0
+    for episode, mine in zip(episodes, seats, strict=True):
+        if episode.void is not None:
+            void += 1
+            continue
+        best_other = max(r for seat, r in episode.rewards.items() if seat != mine)
+        wins += episode.rewards[mine] > best_other
+        draws += episode.rewards[mine] == best_other
+        losses += episode.rewards[mine] < best_other
+        invalid += episode.facts.get("invalid") == mine
+    return Score(len(episodes) - void, wins, draws, losses, invalid, void)
+
+
+async def round_robin(
+    name: str,
+    game: Game,
+    speak: Speak,
+    policies: Sequence[str],
+    games: int,
+    *,
+    sampling: Sampling,
+    seed: int = 0,
+) -> list[Result]:
+    """Every pair of policies, for `ratings.fit`; as many games more as share the seats evenly.
+    Not for a temperature of 0: two deterministic players play one game over and over."""
+    pairs = [(a, b) for i, a in enumerate(policies) for b in policies[i + 1 :]]
+    games += -games % len(game.seats)
+    matches = [
+        match(name, game, speak, a, b, games, seed=derive(seed, a, b), sampling=sampling)
+        for a, b in pairs
+    ]
+    scores = [score for score, _ in await asyncio.gather(*matches)]
+    return [
+        Result(a, b, s.wins, s.draws, s.losses) for (a, b), s in zip(pairs, scores, strict=True)
+    ]

@@ -1,0 +1,69 @@
+"""How the players do on tasks that nobody learns from, in any game whose tasks are given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from sparring.core.collect import Job, collect
+from sparring.core.game import Game
+from sparring.core.types import Episode, derive
+from sparring.evaluation.sampling import as_trained
+from sparring.run.config import Config
+from sparring.tasks.source import held_out_tasks
+from sparring.training.opponents import Opponents
+
+if TYPE_CHECKING:
+    from sparring.engines.engine import OwnEngine
+
+
+async def evaluate_held_out(
+    config: Config, games: Mapping[str, Game], engine: OwnEngine
+) -> dict[str, float]:
+    """`eval/GAME/held_out/…`: rewards and what the game sums up; `eval/score`, where it has one."""
+    found: dict[str, float] = {}
+    if not config.tasks.holdout or not config.evaluate.games:
+        return found
+    for name, game in games.items():
+        if game.problems:
+            fair = [e for e in await play_held_out(config, name, game, engine) if not e.void]
+            found |= {f"eval/{name}/held_out/{k}": v for k, v in _numbers(game, fair).items()}
+            score = game.score(fair) if fair else None
+            if score is not None:
+                found["eval/score"] = score
+    return found
+
+
+async def play_held_out(config: Config, name: str, game: Game, engine: OwnEngine) -> list[Episode]:
+    """As many games as `evaluate.games` says, over all tasks held out in turn."""
+    tasks = [t for t in held_out_tasks(config.tasks, game.problems) if not game.unusable(t)]
+    if not tasks:
+        return []
+    seating = Opponents(config.opponents, config.players)
+    jobs = [
+        Job(
+            id=f"held-out-{i}",
+            name=name,
+            game=game,
+            task=tasks[i % len(tasks)],
+            seed=derive(config.seed, "held out", i),
+            seating=seating.own(game.seats),
+        )
+        for i in range(config.evaluate.games)
+    ]
+    return await collect(
+        jobs,
+        engine.act,
+        concurrency=config.collect.concurrency,
+        sampling=as_trained(config, config.evaluate.temperature),
+        outside=engine.outside,
+    )
+
+
+def _numbers(game: Game, episodes: list[Episode]) -> dict[str, float]:
+    if not episodes:
+        return {}
+    seats = {seat: fmean(e.rewards[seat] for e in episodes) for seat in game.seats}
+    plain = {key.partition("/")[2]: value for key, value in game.summary(episodes).items()}
+    return {"games": float(len(episodes)), **{f"reward/{s}": r for s, r in seats.items()}, **plain}

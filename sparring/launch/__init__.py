@@ -1,0 +1,1 @@
+"""Starting a run on several processes or machines."""

@@ -1,0 +1,63 @@
+"""Looks at one node of a job before anything is written: the same package, the GPUs that were asked
+for, a port that is free. `python -m sparring.launch.node` runs it on every node."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+from importlib import metadata
+
+
+def problems(version: str, gpus: int, found_gpus: int, port_in_use: int | None) -> list[str]:
+    """What stands in the way here, each with what to do."""
+    found = []
+    here = metadata.version("sparring")
+    if here != version:
+        found.append(
+            f"sparring {here} is installed here and the job was made with {version}: install the "
+            "same on all nodes, or keep the environment on a disk they share"
+        )
+    if found_gpus < gpus:
+        found.append(
+            f"{gpus} GPUs were asked for and torch sees {found_gpus}: choose another --partition, "
+            "or install a torch that fits the driver"
+        )
+    if port_in_use is not None:
+        found.append(f"port {port_in_use} is in use by something else: submit again")
+    return found
+
+
+def port_is_free(port: int) -> bool:
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--version", required=True)
+    parser.add_argument("--gpus", type=int, default=0)
+    parser.add_argument("--head", default="")
+    parser.add_argument("--port", type=int, default=0)
+    asked = parser.parse_args(words)
+    gpus = 0
+    if asked.gpus:
+        import torch
+
+        gpus = torch.cuda.device_count()
+    here = socket.gethostname()
+    is_head = asked.head.split(".")[0] == here.split(".")[0]
+    taken = asked.port if asked.port and is_head and not port_is_free(asked.port) else None
+    found = problems(asked.version, asked.gpus, gpus, taken)
+    for problem in found:
+        print(f"sparring: on {here}: {problem}", file=sys.stderr)
+    return 2 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Starts the processes that learn beside the first one, and tells which of them this is."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # every command looks here, and --help must answer at once
+    from sparring.run.config import Config
+
+_KEYS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+_PARENT = "SPARRING_PARENT"
+_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
+_SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+
+
+def refuse_several(command: str) -> None:
+    """Refuse to be one of several copies of a command that works in one process."""
+    sizes = {name: os.environ.get(name, "") for name in _SIZES}
+    several = next((n for n, v in sizes.items() if v.isdigit() and int(v) > 1), "")
+    if several:
+        from sparring.core.errors import ConfigError
+
+        raise ConfigError(
+            f"`sparring {command}` works in one process, and a launcher has started "
+            f"{sizes[several]} ({several} is set): start it without the launcher"
+        )
+
+
+def helps() -> bool:
+    """Whether this process is one that a launcher started beside the first. One that another run
+    of this command started dies with it, however that ends."""
+    if os.environ.get(_PARENT) and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != int(os.environ[_PARENT]):
+            sys.exit(1)
+    return int(os.environ.get("RANK", "0")) > 0
+
+
+def help_learn(config: Config, folder: Path) -> None:
+    from sparring.learn.distributed.team import help_learn as learn
+
+    learn(config, folder)
+
+
+def help_fit(device: str) -> None:
+    from sparring.training.finetune import help_fit as fit
+
+    fit(device)
+
+
+def start_helpers(processes: int) -> None:
+    """Run this very command in further processes; they end with this one."""
+    if processes == 1:
+        return
+    from sparring.core.errors import ConfigError
+
+    if os.environ.get("WORLD_SIZE"):
+        raise ConfigError(
+            "a launcher has started this process already (WORLD_SIZE is set): say how many "
+            "processes there, not with --processes"
+        )
+    values = ("0", "0", str(processes), "127.0.0.1", str(_free_port()))
+    os.environ |= dict(zip(_KEYS, values, strict=True))
+    started = []
+    for rank in range(1, processes):
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), _PARENT: str(os.getpid())}
+        words = _without_processes(sys.argv[1:])
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "sparring", *words],
+                env=os.environ | place,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the first process
+            )
+        )
+    atexit.register(_end, started)
+
+
+@contextmanager
+def together(processes: int, device: str) -> Iterator[bool]:
+    """Fitting to demonstrations or pairs by so many processes; whether this one is the first, which
+    does the rest of the work."""
+    if helps():
+        help_fit(device)
+        yield False
+        return
+    start_helpers(processes)
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield True
+        return
+    from sparring.training.finetune import leading
+
+    with leading(device):
+        yield True
+
+
+def _end(started: list[subprocess.Popen[bytes]]) -> None:
+    """They leave when they are told; those that were not told, because this one fell, are ended."""
+    for process in started:
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _without_processes(words: list[str]) -> list[str]:
+    kept, skip = [], False
+    for word in words:
+        if not skip and word != "--processes" and not word.startswith("--processes="):
+            kept.append(word)
+        skip = word == "--processes"
+    return kept
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

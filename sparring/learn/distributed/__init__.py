@@ -1,0 +1,1 @@
+"""A learner made of several processes."""

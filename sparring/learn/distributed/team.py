@@ -1,0 +1,178 @@
+"""A learner that several processes are: the first one is told, and tells the others."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from sparring.core.errors import ConfigError
+from sparring.core.scripted import PROGRAMS
+from sparring.core.types import Lesson
+from sparring.learn.distributed import world
+from sparring.learn.learner import Learner
+from sparring.models.begin import begin_with
+from sparring.models.device import choose_device, fast_allocations, use_tf32
+from sparring.models.policies import load_policies
+from sparring.run import interrupt
+from sparring.run.config import Config
+from sparring.run.games import make_games
+from sparring.training import requirements
+
+
+class TeamLearner(Learner):
+    """Each process of a team has one. What the first is asked that takes all of them, it tells the
+    others to do as well: `fit`, `load` and, where weights are spread, `state`."""
+
+    spread = False
+    _told = False  # whether the others are doing the same already
+
+    @property
+    def leads(self) -> bool:
+        return self.world.rank == 0
+
+    @contextmanager
+    def all_do(self, verb: str, *words: Any) -> Iterator[None]:
+        """The others do the same while this block lasts; once, however deep it is called."""
+        outermost, self._told = not self._told, True
+        if outermost and self.leads:
+            self.world.hand_out((verb, *words))
+        try:
+            yield
+        finally:
+            self._told = not outermost
+
+    def fit(
+        self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1
+    ) -> dict[str, float]:
+        with self.all_do("fit", self.lr_scale, list(lessons), iteration, iterations):
+            return super().fit(lessons, iteration, iterations)
+
+    def load(self, state: dict[str, dict[str, Tensor]]) -> None:
+        whole = {f: {k: t.cpu() for k, t in part.items()} for f, part in state.items()}
+        with self.all_do("load", whole):
+            super().load(state)
+
+    def state(self) -> dict[str, dict[str, Tensor]]:
+        if not self.spread:
+            return super().state()
+        with self.all_do("state"):
+            return super().state()
+
+    def dismiss(self) -> None:
+        if self.leads:
+            self.world.hand_out(("stop",))
+
+    def serve(self) -> None:
+        """Do what the first process says, until it says stop."""
+        while True:
+            verb, *words = self.world.hand_out()
+            if verb == "stop":
+                return
+            if verb == "fit":
+                self.lr_scale, *words = words
+            if verb == "policy":
+                self.policies.state(*words)
+            else:
+                getattr(self, verb)(*words)
+
+
+def spread_out(learner: Learner) -> None:
+    """Spread a learner's weights over the processes: FSDP2. Optimizers begin anew on the parts."""
+    from sparring.learn.distributed.shard import ShardedOptimizer, like, shard, whole
+
+    policies = learner.policies
+    shard(policies)
+    state, load = policies.state, policies.load
+
+    def state_whole(name: str) -> dict[str, Tensor]:
+        parts = state(name)
+        if not any(isinstance(tensor, DTensor) for tensor in parts.values()):
+            return parts
+        together = (
+            learner.all_do("policy", name) if isinstance(learner, TeamLearner) else nullcontext()
+        )
+        with together:
+            return {key: whole(tensor) for key, tensor in parts.items()}
+
+    def load_parts(name: str, found: dict[str, Tensor]) -> None:
+        own = policies.parameters(name)
+        load(name, {k: like(t, own[k]) if k in own else t for k, t in found.items()})
+
+    policies.state, policies.load = state_whole, load_parts  # type: ignore[assignment,method-assign]
+    for name in learner.optimizers:
+        learner.optimizers[name] = ShardedOptimizer(policies.parameters(name), learner.config)
+    if isinstance(learner, TeamLearner):
+        learner.spread = True
+
+
+def help_learn(config: Config, folder: Path | None = None) -> None:
+    """The life of a process other than the first."""
+    ignore_signals()
+    learner = make_learner(config, folder)
+    if isinstance(learner, TeamLearner):
+        learner.serve()
+
+
+def ignore_signals() -> None:
+    """They are for the first process, which then says what to do."""
+    for number in interrupt.SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def make_learner(config: Config, folder: Path | None = None) -> Learner:
+    """The learner of a run in this folder, with its policies; one of a team where a launcher
+    started several."""
+    check_spread(config)
+    fast_allocations()
+    device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
+    team = world.size() > 1
+    together = world.World(world.size(), device)
+    device = world.own_device(device)
+    use_tf32(config.engine.tf32, device)
+    learned = requirements.learned_policies(config, make_games(config.games).values())
+    words: dict[str, Any] = {
+        "seed": config.seed,
+        "canary": config.canary,
+        "max_tokens": config.sampling.max_tokens,
+        "critic": config.credit.kind == "gae",
+    }
+    options: dict[str, Any] = {"device": device, "dtype": dtype, "template": config.template}
+    if config.bases:
+        from sparring.learn.multi_base import check_bases, learners_on_bases
+        from sparring.models.multi_base import policies_on_bases
+
+        check_bases(config, learned)
+        many = policies_on_bases(config, **options)
+        return learners_on_bases(config, many, learned, words, folder)
+    policies = load_policies(config.policy, config.learn, seed=config.seed, **options)
+    begin_with(config, policies, learned, folder)
+    learner = (TeamLearner if team else Learner)(policies, learned, config.learn, **words)
+    learner.world = together
+    if config.learn.spread:
+        spread_out(learner)
+    return learner
+
+
+def check_spread(config: Config) -> None:
+    """Nobody holds spread weights whole, so nobody can speak with them alone."""
+    if not config.learn.spread:
+        return
+    if world.size() < 2:
+        raise ConfigError("learn.spread spreads weights over processes: say --processes, or launch")
+    if not config.ray.replicas:
+        raise ConfigError(
+            "learn.spread leaves no process with the whole model, which the embedded engine needs: "
+            "let replicas speak, with ray.replicas"
+        )
+    league = config.learn.weights == "full" and config.opponents.kind not in ("self", *PROGRAMS)
+    if league or config.credit.kind == "gae" or config.learn.reference == "moving":
+        raise ConfigError(
+            "learn.spread goes with neither a critic (credit.kind: gae), a moving reference, nor, "
+            "for full weights, old selves as opponents"
+        )

@@ -1,0 +1,1 @@
+"""Base models and the policies on them: loading, adapters, export, devices, chat templates."""

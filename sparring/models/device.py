@@ -1,0 +1,103 @@
+"""Which device, and which dtypes really run on it. Some CPUs advertise bf16 instructions that
+then fault, and a fault kills the process: so the trial is made in a child."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from sparring.core.errors import ConfigError
+from sparring.run.machine import check_device, choose_precision, detect
+
+log = logging.getLogger(__name__)
+
+_TRIAL = (
+    "import torch; a = torch.ones(64, 64, dtype=torch.{dtype}, device='{device}'); "
+    "assert float((a @ a).sum()) == 64**3"
+)
+
+
+def choose_device(
+    device: str = "auto", dtype: str = "auto", weights: str = "lora"
+) -> tuple[str, str]:
+    """The device and dtype to use; `auto` is the fastest that works, as `run/machine.py` has it."""
+    machine = detect()
+    check_device(device, machine)
+    where, precision = choose_precision(machine, device, dtype, weights)
+    if where.value == "cpu" and precision.value != "float32" and not dtype_runs(dtype, "cpu"):
+        raise ConfigError(
+            f"engine.dtype is {dtype!r}, and products in it fail on this CPU; say auto or float32"
+        )
+    return where.value, precision.value
+
+
+@cache
+def dtype_runs(dtype: str, device: str) -> bool:
+    """Whether a matrix product in this dtype comes out right, tried in a child process."""
+    trial = subprocess.run(
+        [sys.executable, "-c", _TRIAL.format(dtype=dtype, device=device)],
+        capture_output=True,
+        timeout=120,
+        env=os.environ,
+    )
+    return trial.returncode == 0
+
+
+def use_tf32(wanted: bool, device: str) -> bool:
+    """Float32 products in TF32 on a GPU that has it, where that is asked for; whether they are."""
+    import torch
+
+    if not device.startswith("cuda"):
+        if wanted:
+            log.info("engine.tf32 is for GPUs: on %s float32 stays as it is", device)
+        return False
+    able = torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere and later
+    if wanted and not able:
+        log.info("engine.tf32: this GPU has no TF32, and float32 stays as it is")
+    torch.set_float32_matmul_precision("high" if wanted and able else "highest")
+    return wanted and able
+
+
+@cache
+def _stream(device: Any) -> Any:
+    """Always the same one: freed memory is kept for the stream that had it."""
+    import torch
+
+    return torch.cuda.Stream(device)
+
+
+@contextmanager
+def on_own_stream(device: Any) -> Iterator[None]:
+    """Work for a GPU in this block goes beside what other threads give it, not after it; what was
+    asked for before it comes first, and all is done at its end. A CPU has no such thing."""
+    if device.type != "cuda":
+        yield
+        return
+    import torch
+
+    own = _stream(device)
+    own.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(own):
+        yield
+    own.synchronize()
+
+
+def fast_allocations() -> None:
+    """Keep freed memory in the process. glibc hands large blocks back to the system at once, and
+    a small model's step then spends more time on page faults than on arithmetic."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
+        libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD
+    except (OSError, AttributeError):
+        return  # another libc: slower, not wrong

@@ -1,0 +1,1 @@
+"""A generator reasoning in stages against a discriminator that writes tests."""

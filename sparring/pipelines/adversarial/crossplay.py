@@ -1,0 +1,182 @@
+"""Is it an arms race or a cycle? The generators and discriminators of all stages meet each other on
+the same problems. A program does not hang on who tests it, nor a test on whose program it breaks:
+each player speaks once per problem, and the judge brings the pairs together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from sparring.core.game import Table, opened
+from sparring.core.types import Task, derive
+from sparring.evaluation.sampling import as_trained
+from sparring.pipelines.adversarial.game import DISCRIMINATOR, GENERATOR, AdversarialTests, score
+from sparring.pipelines.adversarial.problems import full_problem
+from sparring.pipelines.adversarial.written_tests import VALID
+from sparring.run import checkpoint
+from sparring.run.config import Config
+from sparring.run.games import make_games
+from sparring.run.rundir import RunDir, read_lines, write_whole
+from sparring.tasks.source import held_out_tasks, training_tasks
+from sparring.training.checkpoint_names import name_of
+
+if TYPE_CHECKING:
+    from sparring.engines.local.engine import TransformersEngine
+
+UNTRAINED = "untrained"
+_MOST_TESTS = 50
+
+
+async def crossplay(run: RunDir, games: int) -> None:
+    """Write crossplay.json: every stage's generator against every stage's discriminator."""
+    config = run.config()
+    found = _checkpoints(run, config)
+    game = next((g for g in make_games(config.games).values() if _plays(g)), None)
+    if not isinstance(game, AdversarialTests) or len(found) < 2:
+        return
+    engine = _load(run, config, list(found.values()))
+    tasks = held_out_tasks(config.tasks, game.problems) or training_tasks(
+        config.tasks, game.problems
+    )
+    async with opened([game], config.sandbox):
+        told = await meet(game, engine, list(found), tasks[:games], config)
+    write_whole(run.path / "crossplay.json", (json.dumps(told, indent=1) + "\n").encode())
+
+
+def _plays(game: object) -> bool:
+    return isinstance(game, AdversarialTests)
+
+
+def _checkpoints(run: RunDir, config: Config) -> dict[str, int]:
+    """The untrained players and those at the end of each stage, where both learned."""
+    from sparring.run.schedule import steps_of
+
+    steps = steps_of(config.schedule, make_games(config.games).values())
+    there = set(checkpoint.steps(run.checkpoints))
+    found = {UNTRAINED: 0} if 0 in there else {}
+    for iteration, step in enumerate(steps, 1):
+        if step.last and iteration in there and (run.checkpoints / name_of(step)).exists():
+            found[f"stage {step.stage}"] = iteration
+    both = [
+        (run.checkpoints / checkpoint.step_name(step) / f"{seat}.policy.safetensors").exists()
+        for step in found.values()
+        for seat in (GENERATOR, DISCRIMINATOR)
+    ]
+    return found if both and all(both) else {}
+
+
+def _load(run: RunDir, config: Config, steps: Sequence[int]) -> TransformersEngine:
+    from sparring.engines.load import add_policy, load_engine
+
+    first = f"{run.path}@{steps[0]}:{GENERATOR}"
+    engine, _ = load_engine(first, device=config.engine.device, dtype=config.engine.dtype)
+    engine.max_batch = config.engine.max_batch
+    for seat in (GENERATOR, DISCRIMINATOR):
+        for place, step in enumerate(steps):
+            add_policy(engine, f"{run.path}@{step}:{seat}", f"{seat}{place}")
+    return engine
+
+
+async def meet(
+    game: AdversarialTests,
+    engine: TransformersEngine,
+    names: Sequence[str],
+    tasks: Sequence[Task],
+    config: Config,
+) -> dict[str, Any]:
+    """Rows are discriminators, columns generators, both in the order of `names`. A discriminator
+    wins a game in which a valid test of its own breaks the program."""
+    places = range(len(names))
+    problems = [full_problem(task) for task in tasks]
+
+    def table(place: int, problem: int) -> Table:
+        seating = {seat: f"{seat}{place}" for seat in game.seats}
+        seed = derive(config.seed, "crossplay", problem)
+        return Table(
+            game.seats, seating, engine.act, seed=seed, order=place * 10_000 + problem,
+            sampling=as_trained(config, config.evaluate.temperature), outside=engine.outside,
+        )  # fmt: skip
+
+    async def program(place: int, i: int) -> str:
+        said = await game.reason(table(place, i)[GENERATOR], problems[i])
+        return game.program(list(said.values())[-1], problems[i])
+
+    async def tests(place: int, i: int) -> str:
+        return await game.write_tests(table(place, i)[DISCRIMINATOR], problems[i])
+
+    each = [(place, i) for place in places for i in range(len(problems))]
+    programs = dict(zip(each, await asyncio.gather(*(program(*e) for e in each)), strict=True))
+    written = dict(zip(each, await asyncio.gather(*(tests(*e) for e in each)), strict=True))
+    wins, earned, lost = ([[0.0 for _ in places] for _ in places] for _ in range(3))
+    for d in places:
+        for g in places:
+            met = [
+                await game.rule(problem, programs[g, i], written[d, i])
+                for i, problem in enumerate(problems)
+            ]
+            scores = [score([v.passed for v in b], t, [v.passed for v in p]) for t, b, p in met]
+            wins[d][g] = fmean(any(not v.passed for v in passed) for _, _, passed in met)
+            earned[d][g] = fmean(s.generator for s in scores)
+            lost[d][g] = fmean(s.discriminator for s in scores)
+    return {
+        "names": list(names),
+        "problems": len(problems),
+        "sampling": asdict(as_trained(config, config.evaluate.temperature)),
+        "discriminator_wins": wins,
+        "generator_reward": earned,
+        "discriminator_reward": lost,
+        "over_time": over_time(wins),
+    }
+
+
+def over_time(wins: Sequence[Sequence[float]]) -> list[dict[str, float]]:
+    """Per stage: how today's players do against today's others, against yesterday's on average, and
+    against the one of yesterday's that is hardest for them (a cycle averages out). In an arms race
+    none of yesterday's is harder than today's; where one is, what beat it was forgotten."""
+    found = []
+    for k in range(1, len(wins)):
+        broken = [wins[k][i] for i in range(k)]
+        held = [1 - wins[i][k] for i in range(k)]
+        found.append(
+            {
+                "discriminator_against_todays": wins[k][k],
+                "discriminator_against_yesterdays": fmean(broken),
+                "discriminator_against_hardest": min(broken),
+                "generator_against_todays": 1 - wins[k][k],
+                "generator_against_yesterdays": fmean(held),
+                "generator_against_hardest": min(held),
+            }
+        )
+    return found
+
+
+def count_bugs(run: RunDir) -> None:
+    """Write bugs.json: which tests broke how many programs, and in which stage."""
+    stage_of = {
+        line["iteration"]: line["schedule/stage"]
+        for line in read_lines(run.metrics)
+        if "schedule/stage" in line
+    }
+    broke: Counter[tuple[str, str]] = Counter()
+    ran: Counter[tuple[str, str]] = Counter()
+    stages: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for iteration, stage in stage_of.items():
+        for episode in run.read_episodes(iteration):
+            for test in episode.facts.get("tests", []):
+                if test["kind"] == VALID:
+                    key = (episode.task.id, test["test"])
+                    ran[key] += 1
+                    if not test["passed"]:
+                        broke[key] += 1
+                        stages[key][str(stage)] += 1
+    found = [
+        {"problem": key[0], "test": key[1], "broke": n, "ran": ran[key], "stages": stages[key]}
+        for key, n in sorted(broke.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    told = {"tests": len(broke), "bugs": sum(broke.values()), "most": found[:_MOST_TESTS]}
+    write_whole(run.path / "bugs.json", (json.dumps(told, indent=1) + "\n").encode())

@@ -1,0 +1,209 @@
+"""Judges tests that a player wrote: which of them hold on a reference solution, and are tests at
+all. A player who is paid for tests will write whatever is paid for, so this page is a list of what
+is not: nothing readable, no call, what is known already, what checks nothing, what depends on luck.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sparring.core.types import Verdict, VoidGame
+from sparring.judge.python.expressions import evaluate
+from sparring.judge.python.judge import Judge
+from sparring.pipelines.adversarial.problems import function_name, parameters, parsed
+from sparring.tasks.code import Problem, extract_code
+
+VALID = "valid"
+MOST_CHARS = 500
+# Functions of their arguments and of nothing else: not of the hour, the hash seed or an address.
+ALLOWED = frozenset(
+    {
+        *("abs", "all", "any", "bool", "dict", "divmod", "enumerate", "filter", "float"),
+        *("frozenset", "int", "isinstance", "len", "list", "map", "max", "min", "range"),
+        *("reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip"),
+    }
+)
+# A test that believes all of these checks nothing.
+STUBS = ("None", "-7919", "'no such answer'")
+_HASH_SEEDS = (1, 2)
+_ASSERT = re.compile(r"^[\s>*\-\d.)`]*(assert\b.*?)`*\s*$")
+_HELD = "the test held"
+_MOST_KNOWN = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """One written test and what it is: `valid`, or the reason why it is not."""
+
+    text: str
+    kind: str
+
+
+@dataclass
+class Examiner:
+    """Rules on the tests written for problems; what it found out once it remembers."""
+
+    judge: Judge
+    known: dict[tuple[str, str], str] = field(default_factory=dict)
+    verdicts: dict[tuple[str, str, str], Verdict] = field(default_factory=dict)
+
+    async def rule(self, problem: Problem, code: str, test: str) -> Verdict:
+        """A program on one test. Players repeat themselves, and programs do the same each time."""
+        key = (problem.id, code, test)
+        if key not in self.verdicts:
+            verdict = fair(await self.judge.tests(code, [test], setup=problem.setup))
+            if len(self.verdicts) >= _MOST_KNOWN:
+                self.verdicts.clear()
+            self.verdicts[key] = verdict
+        return self.verdicts[key]
+
+    async def examine(self, problem: Problem, tests: Sequence[str]) -> list[Ruled]:
+        """Each test's kind, in order. Of equal tests the first one counts."""
+        name, names = function_name(problem.signature), parameters(problem.signature)
+        taken = {key for test in problem.tests if (key := calls(test, name, names))}
+        kinds: list[str] = []
+        for test in tests:
+            kind = refusal(test, name)
+            key = calls(test, name, names)
+            if not kind and key <= frozenset().union(*taken):
+                kind = "duplicate"  # every call of it is made by a test that is there already
+            if not kind:
+                taken.add(key)
+            kinds.append(kind)
+        ruled = await asyncio.gather(
+            *(self._rule(problem, test, kind) for test, kind in zip(tests, kinds, strict=True))
+        )
+        return [Ruled(test, kind) for test, kind in zip(tests, ruled, strict=True)]
+
+    async def completed(self, problem: Problem, inputs: Sequence[str]) -> list[str]:
+        """Tests from inputs alone: what is to be expected, the reference says. For players that
+        can name an input and nothing more."""
+        return [await self._completed(problem, given.strip()) for given in inputs]
+
+    async def _completed(self, problem: Problem, given: str) -> str:
+        name = function_name(problem.signature)
+        bare = f"assert {name}({given})"
+        key = (problem.id, f"expected: {given}")
+        if not refusal(bare, name) and key not in self.known:
+            done = await self.judge.run(f"{problem.code}\nprint(repr({name}({given})))\n")
+            if done.status == "void":
+                raise VoidGame(f"the judge could not rule ({done.kind}): {done.detail}")
+            self.known[key] = done.stdout.strip() if done.status == "ok" else ""
+        expected = self.known.get(key, "")
+        return f"{bare} == {expected}" if expected else bare
+
+    async def _rule(self, problem: Problem, test: str, kind: str) -> str:
+        if kind:
+            return kind
+        key = (problem.id, test)
+        if key not in self.known:
+            self.known[key] = await self._try(problem, test)
+        return self.known[key]
+
+    async def _try(self, problem: Problem, test: str) -> str:
+        """Against the reference, against programs that know nothing, and once more elsewhere."""
+        verdict = fair(await self.judge.tests(problem.code, [test], setup=problem.setup))
+        if not verdict.passed:
+            return "wrong"
+        name = function_name(problem.signature)
+        stubs = [f"def {name}(*args, **named):\n    return {value}\n" for value in STUBS]
+        believed = [fair(await self.judge.tests(stub, [test])).passed for stub in stubs]
+        if all(believed):
+            return "checks nothing"
+        program = f"{problem.code}\n{problem.setup}\n{test}\nprint({_HELD!r})\n"
+        for seed in _HASH_SEEDS:
+            done = await self.judge.run(program, hash_seed=seed)
+            if done.status == "void":
+                raise VoidGame(f"the judge could not rule ({done.kind}): {done.detail}")
+            if done.status != "ok" or not done.stdout.rstrip().endswith(_HELD):
+                return "not deterministic"
+        return VALID
+
+
+def fair(verdict: Verdict) -> Verdict:
+    """A broken jail is nobody's fault: the game is void. Tests that do not end are the writer's."""
+    if verdict.status == "void" and verdict.kind != "tests":
+        raise VoidGame(f"the judge could not rule ({verdict.kind}): {verdict.detail}")
+    return verdict
+
+
+def read_tests(reply: str, most: int) -> list[str]:
+    """The first asserts of a reply, whatever stands between them; one that does not parse too."""
+    text = extract_code(reply)
+    tree = parsed(text)
+    if tree is not None:
+        found = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+        return [ast.unparse(node) for node in sorted(found, key=lambda n: n.lineno)][:most]
+    lines = (_ASSERT.match(line) for line in text.splitlines())
+    return [_normal(match[1]) for match in lines if match][:most]
+
+
+def refusal(test: str, name: str) -> str:
+    """What can be told of a test without running it: why it is none, or nothing."""
+    tree = parsed(test)
+    if tree is None or [type(node) for node in tree.body] != [ast.Assert] or len(test) > MOST_CHARS:
+        return "unreadable"
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    own = _bound(tree)
+    asked = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == name and id(node) in called:
+            asked = True
+        elif _reaches(node, own):
+            return "not allowed"
+    return "" if asked else "no call"
+
+
+def _reaches(node: ast.AST, own: set[str]) -> bool:
+    """Whether this looks at more than values: another name, the function itself, a hidden part."""
+    if isinstance(node, ast.Name):
+        return node.id not in ALLOWED and node.id not in own
+    if isinstance(node, ast.Attribute):
+        return node.attr.startswith("_")
+    return isinstance(node, ast.NamedExpr | ast.Lambda | ast.Await | ast.Yield | ast.YieldFrom)
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """Names that comprehensions make for themselves."""
+    return {
+        name.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.comprehension)
+        for name in ast.walk(node.target)
+        if isinstance(name, ast.Name)
+    }
+
+
+def calls(test: str, name: str, parameters: Sequence[str]) -> frozenset[str]:
+    """The calls that a test makes of a function, each with its arguments worked out, so that
+    f(2), f(1 + 1) and f(n=2) are the same call."""
+    tree = parsed(test)
+    return frozenset(
+        _call(node, parameters)
+        for node in ast.walk(tree or ast.Module([], []))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+    )
+
+
+def _call(call: ast.Call, parameters: Sequence[str]) -> str:
+    places = dict(zip(parameters, range(len(parameters)), strict=True))
+    given: dict[object, str] = {i: _worth(argument) for i, argument in enumerate(call.args)}
+    for keyword in call.keywords:
+        given[places.get(keyword.arg or "", keyword.arg)] = _worth(keyword.value)
+    return repr(sorted(given.items(), key=repr))
+
+
+def _worth(argument: ast.expr) -> str:
+    try:
+        return repr(evaluate(argument, []))
+    except Exception:  # not plain data, or too much of it: it is what it says
+        return ast.unparse(argument)
+
+
+def _normal(test: str) -> str:
+    tree = parsed(test)
+    return ast.unparse(tree) if tree is not None else test

@@ -1,0 +1,1 @@
+"""Code games and the benchmarks MBPP and HumanEval."""

@@ -1,0 +1,128 @@
+"""MBPP: three shots in the published form, or none in the chat's."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparring.core.errors import ConfigError
+from sparring.core.types import MAIN, Sampling
+from sparring.evaluation.benchmark import Question, attempt_all, details, need_tests, summary
+from sparring.judge.python.judge import Judge
+from sparring.models.chat import RAW
+from sparring.pipelines.equivalence.exam import examine_run
+from sparring.run.config import Config
+from sparring.tasks import load_tasks
+from sparring.tasks.code import Problem, extract_code, problem_of
+
+if TYPE_CHECKING:
+    from sparring.engines.engine import OwnEngine
+
+SHOTS = ("2", "3", "4")  # the tasks that are shown solved, in all published results
+BEGIN, DONE = "[BEGIN]", "[DONE]"
+ASK = (
+    "You are an expert Python programmer, and here is your task: {prompt} "
+    "Your code should pass these tests:\n\n{tests}\n"
+)
+CHAT = "\nAnswer with the code alone, in one ```python block."
+
+
+def load_mbpp(source: str, split: str | None = "test", limit: int | None = None) -> list[Problem]:
+    """MBPP's problems, or those of any file in its form or ours."""
+    folder = Path(source).expanduser() / "mbpp.jsonl"
+    tasks = load_tasks(str(folder) if folder.is_file() else source, split, limit)
+    problems = [problem_of(task) for task in tasks]
+    need_tests(problems, source)
+    return problems
+
+
+def load_shots(source: str) -> list[Problem]:
+    """Tasks 2, 3 and 4; of a set that is not MBPP, the first three of its split `prompt`."""
+    try:
+        shown = load_mbpp(source, "prompt")
+    except ConfigError:
+        shown = []
+    published = any(problem.id.isdigit() for problem in shown)
+    shots = [p for p in shown if p.id in SHOTS] if published else shown[:3]
+    if len(shots) != 3:
+        raise ConfigError(
+            f"three shots need the tasks 2, 3 and 4, and {source} does not have them; give the "
+            "whole of MBPP, or ask without shots (chat)"
+        )
+    return shots
+
+
+def questions(problems: Sequence[Problem], shots: Sequence[Problem]) -> list[Question]:
+    """In the published form, to be gone on with as raw text; without shots, as chat."""
+    if not shots:
+        return [
+            Question(p, [{"role": "user", "content": _ask(p) + CHAT}], extract_code)
+            for p in problems
+        ]
+    shown = "".join(f"{_ask(shot)}{BEGIN}\n{shot.code.strip()}\n{DONE}\n\n" for shot in shots)
+    return [
+        Question(
+            p,
+            [{"role": RAW, "content": f"{shown}{_ask(p)}{BEGIN}\n"}],
+            lambda text: text,
+            stop=(DONE,),
+        )
+        for p in problems
+    ]
+
+
+def _ask(problem: Problem) -> str:
+    return ASK.format(prompt=problem.prompt, tests="\n".join(problem.tests))
+
+
+async def evaluate_run(
+    config: Config, engine: OwnEngine, run: Path, iteration: int
+) -> dict[str, float]:
+    """Before training, every so often and after it, where the config asks for it: the metrics of
+    one evaluation. Its details go into a file of the run."""
+    examined = await examine_run(config, engine, run, iteration)
+    mbpp = config.mbpp
+    if not mbpp.enabled or (iteration % mbpp.every and iteration != config.iterations):
+        return examined
+    problems = load_mbpp(mbpp.data, "test", mbpp.problems)
+    shots = [] if mbpp.chat else load_shots(mbpp.data)
+    async with Judge(timeout_s=mbpp.timeout_s, sandbox=jail(config.sandbox)) as judge:
+        attempts = await attempt_all(
+            questions(problems, shots),
+            engine.act,
+            author(config),
+            judge,
+            samples=max(mbpp.k),
+            sampling=Sampling(temperature=mbpp.temperature, max_tokens=mbpp.max_tokens),
+            seed=config.seed,
+        )
+    found = summary(attempts, mbpp.k)
+    write_details(
+        run / "evaluations" / f"mbpp_{iteration:06d}.json",
+        {"iteration": iteration, "data": mbpp.data, "chat": mbpp.chat, **found},
+        details(problems, attempts),
+    )
+    told = {f"mbpp_eval/{k}": v for k, v in found.items() if isinstance(v, int | float)}
+    return {**examined, **told}
+
+
+def author(config: Config) -> str:
+    """The policy that writes programs: whoever sits in the first seat."""
+    from sparring.run.games import game_class
+
+    return config.players.get(game_class(next(iter(config.games))).seats[0], MAIN)
+
+
+def jail(sandbox: str) -> str:
+    """The config's word for the jail in the judge's."""
+    return "unsafe" if sandbox == "unsafe" else "bwrap"
+
+
+def write_details(path: Path, found: dict[str, Any], each: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.write_text(json.dumps({**found, "details": each}, indent=1) + "\n")
+    os.replace(unfinished, path)

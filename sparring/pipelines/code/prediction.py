@@ -1,0 +1,156 @@
+"""Code prediction: an author writes a program, and wins if the other cannot tell what it prints."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from sparring.core.game import Game, Outcome, Table
+from sparring.core.types import Task, Verdict
+from sparring.games.answers import check_style
+from sparring.judge.python.judge import Judge
+from sparring.judge.python.programs import (
+    MODULES,
+    forbidden,
+    make_judge,
+    not_void,
+    ruling,
+    shipped_task,
+)
+from sparring.run.game_options import Count, Seconds, Tokens
+from sparring.tasks.code import Problem, extract_code, is_empty, problem_of
+
+_BLOCK = re.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
+_HASH_SEEDS = 4  # warm jails to choose the second run's from
+
+
+@dataclass
+class CodePrediction(Game):
+    """The program must run, end, print, be short and do the same every time, or its author loses.
+    The predictor wins by saying exactly what it prints."""
+
+    seats: ClassVar[tuple[str, ...]] = ("author", "predictor")
+    problems: ClassVar[str] = "python"
+    runs_code: ClassVar[bool] = True
+
+    style: str = "short"
+    timeout_s: Seconds = 3.0
+    max_chars: Count = 2000  # of the program
+    max_output: Count = 200  # characters printed; more would be a test of patience
+    modules: tuple[str, ...] = MODULES
+    author_tokens: Tokens = None  # None: as the recipe's sampling says
+    predictor_tokens: Tokens = None
+    judge: Judge | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_style(self.style)
+
+    async def open(self, sandbox: str) -> None:
+        self.judge = await make_judge(sandbox, self.timeout_s).__aenter__()
+
+    async def close(self) -> None:
+        if self.judge is not None:
+            await self.judge.__aexit__()
+            self.judge = None
+
+    def check(self, task: Task) -> None:
+        problem_of(task)
+
+    def task(self, seed: int) -> Task:
+        return shipped_task(self.problems, seed)
+
+    async def play(self, task: Task, table: Table) -> Outcome:
+        written = await table["author"].act(
+            self.author_prompt(problem_of(task)), **_limit(self.author_tokens)
+        )
+        code = self.program(written.text)
+        verdict, printed = await table.judge(self.examine(code, table.seed))
+        facts: dict[str, Any] = {"code": code, "output": printed, "predicted": None}
+        if not not_void(verdict).passed:
+            facts |= {"end": verdict.kind, "reason": verdict.detail}
+            return Outcome(author=-1, predictor=1, facts=facts)
+        guess = await table["predictor"].act(
+            self.predictor_prompt(code), **_limit(self.predictor_tokens)
+        )
+        right = normal(said(guess.text)) == normal(printed)
+        kind = "predicted" if right else "not predicted"
+        table.verdicts.append(Verdict("pass" if right else "fail", kind))
+        facts |= {"end": kind, "predicted": right}
+        return Outcome(author=-1 if right else 1, predictor=1 if right else -1, facts=facts)
+
+    def program(self, text: str) -> str:
+        """Terse authors, who know no Python yet, write only what is to be printed."""
+        return f"print({text.strip()})" if self.style == "terse" else extract_code(text)
+
+    async def examine(self, code: str, seed: int) -> tuple[Verdict, str]:
+        """Whether a program keeps the rules, and what it prints."""
+        if self.judge is None:
+            raise RuntimeError("the game is not open: play it inside `async with opened([game])`")
+        refusal = self.refuse(code)
+        if refusal is not None:
+            return refusal, ""
+        done = await self.judge.run(code)
+        verdict = ruling(done)
+        if not verdict.passed:
+            return verdict, ""
+        if verdict.kind == "no output":
+            return Verdict("fail", "no output", "it prints nothing", done.seconds), ""
+        if len(done.stdout) > self.max_output:
+            why = f"it prints {len(done.stdout)} characters; the most is {self.max_output}"
+            return Verdict("fail", "too much output", why, done.seconds), ""
+        # Another jail, another hash seed, another layout of memory.
+        again = await self.judge.run(code, hash_seed=1 + seed % _HASH_SEEDS)
+        if again.status == "void":
+            return ruling(again), ""
+        if (again.status, again.stdout) != (done.status, done.stdout):
+            return Verdict("fail", "not deterministic", "two runs differ", again.seconds), ""
+        return verdict, done.stdout
+
+    def refuse(self, code: str) -> Verdict | None:
+        """What can be told without running it."""
+        if is_empty(code):
+            return Verdict("fail", "syntax", "there is no program")
+        if len(code) > self.max_chars:
+            why = f"it has {len(code)} characters; the most is {self.max_chars}"
+            return Verdict("fail", "too long", why)
+        reached = forbidden(code, self.modules)
+        return Verdict("fail", "not allowed", reached) if reached else None
+
+    def author_prompt(self, problem: Problem) -> str:
+        if self.style == "terse":
+            return problem.prompt
+        think = "Think first, then answer" if self.style == "reason" else "Answer only"
+        return (
+            f"{problem.prompt}\nWrite a short Python program on this theme that calls it and "
+            "prints a result. Another player reads your program and says what it prints; you win "
+            "if that is wrong. You lose if the program fails, does not end, prints nothing or more "
+            f"than {self.max_output} characters, is longer than {self.max_chars} characters, "
+            "prints something else when run again, reads input or files, or imports anything but "
+            f"{', '.join(self.modules)}.\n{think} with the whole program in one ```python block."
+        )
+
+    def predictor_prompt(self, code: str) -> str:
+        if self.style == "terse":
+            return code
+        think = "Work it out step by step, then answer" if self.style == "reason" else "Answer only"
+        return (
+            f"What does this Python program print?\n```python\n{code.strip()}\n```\n"
+            f"{think} with exactly what it prints, in one ``` block."
+        )
+
+
+def said(text: str) -> str:
+    """The prediction in a reply: its last block, closed or not, else all of it."""
+    blocks = _BLOCK.findall(text)
+    return str(blocks[-1]) if blocks else text
+
+
+def normal(output: str) -> str:
+    """Output as it is compared: spaces at the ends of lines, and blank lines around, are free."""
+    lines = [line.rstrip() for line in output.strip("\r\n").splitlines()]
+    return "\n".join(lines).strip("\n")
+
+
+def _limit(tokens: int | None) -> dict[str, Any]:
+    return {} if tokens is None else {"max_tokens": tokens}

@@ -1,0 +1,1 @@
+"""Mathematics: SFT, eleven-arm rollouts, coherence, DPO, GSM8K."""

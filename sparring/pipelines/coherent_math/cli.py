@@ -1,0 +1,140 @@
+"""`sparring math …`: the phases of coherent mathematics one by one, as the recipe has them, with
+any key overridden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(help="The phases of coherent mathematics, one by one.", no_args_is_help=True)
+
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")]
+Recipe = Annotated[str, typer.Option(help="The recipe that says the rest.")]
+Smoke = Annotated[bool, typer.Option(help="Shrunk, with nano.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
+Out = Annotated[Path, typer.Option(help="What to make.")]
+Processes = Annotated[int, typer.Option(min=1, help="So many that learn, one GPU each.")]
+NAME = "coherent-math"
+
+
+@app.callback()
+def one_process(context: typer.Context) -> None:
+    from sparring.launch.processes import refuse_several
+
+    if context.invoked_subcommand not in ("sft", "dpo"):
+        refuse_several(f"math {context.invoked_subcommand}")
+
+
+@app.command()
+def sft(
+    out: Out,
+    overrides: Overrides = None,
+    recipe: Recipe = NAME,
+    smoke: Smoke = False,
+    processes: Processes = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Fine-tune on worked solutions (tasks.source), into OUT/lora and, folded, OUT/merged."""
+    from sparring.pipelines.coherent_math import phases as phases
+
+    config = _config(recipe, overrides, smoke)
+    with _together(processes, config.engine.device) as leads:
+        if leads:
+            _say("sft", phases.sft(config, out, say=_progress(as_json)), as_json)
+
+
+@app.command()
+def rollouts(
+    policy: Annotated[str, typer.Option(help="Whoever is to be asked.")],
+    out: Out,
+    overrides: Overrides = None,
+    recipe: Recipe = NAME,
+    smoke: Smoke = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask every question through all arms; a line of OUT for each question."""
+    from sparring.pipelines.coherent_math import phases as phases
+
+    config = _config(recipe, overrides, smoke)
+    _say("rollouts", phases.rollouts(config, policy, out, say=_progress(as_json)), as_json)
+
+
+@app.command()
+def preferences(
+    rollouts: Annotated[Path, typer.Option(help="A file of rollouts.")],
+    out: Out,
+    overrides: Overrides = None,
+    recipe: Recipe = NAME,
+    smoke: Smoke = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make pairs of rollouts: right over wrong, then coherent over less coherent."""
+    from sparring.pipelines.coherent_math import phases as phases
+
+    config = _config(recipe, overrides, smoke)
+    _say("preferences", phases.preferences(config, rollouts, out), as_json)
+
+
+@app.command()
+def dpo(
+    model: Annotated[str, typer.Option(help="The model to move, and its own reference.")],
+    preferences: Annotated[Path, typer.Option(help="A file of pairs.")],
+    out: Out,
+    overrides: Overrides = None,
+    recipe: Recipe = NAME,
+    smoke: Smoke = False,
+    processes: Processes = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Train on pairs; OUT is a policy from then on."""
+    from sparring.pipelines.coherent_math import phases as phases
+
+    config = _config(recipe, overrides, smoke)
+    with _together(processes, config.engine.device) as leads:
+        if leads:
+            found = phases.dpo(config, model, preferences, out, say=_progress(as_json))
+            _say("dpo", found, as_json)
+
+
+@app.command("eval")
+def evaluate(
+    policy: Annotated[str, typer.Option(help="Whoever is to be asked.")],
+    out: Out,
+    overrides: Overrides = None,
+    recipe: Recipe = NAME,
+    smoke: Smoke = False,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate on what was kept apart (math.gsm8k.data); a line of OUT for each question."""
+    from sparring.pipelines.coherent_math import phases as phases
+
+    config = _config(recipe, overrides, smoke)
+    _say("eval", phases.evaluation(config, policy, out, say=_progress(as_json)), as_json)
+
+
+def _together(processes: int, device: str) -> Any:
+    from sparring.launch.processes import together
+
+    return together(processes, device)
+
+
+def _config(recipe: str, overrides: list[str] | None, smoke: bool) -> Any:
+    from sparring.run.config import load_recipe
+
+    return load_recipe(recipe, overrides or [], smoke=smoke)
+
+
+def _progress(as_json: bool) -> Any:
+    from sparring.pipelines.coherent_math.phases import quiet
+
+    return quiet if as_json else print
+
+
+def _say(name: str, facts: dict[str, Any], as_json: bool) -> None:
+    import json
+
+    from sparring.pipelines.coherent_math.phases import phase_line
+
+    print(json.dumps(facts) if as_json else phase_line(name, facts))

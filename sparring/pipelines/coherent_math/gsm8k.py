@@ -1,0 +1,262 @@
+"""GSM8K and GSM8K Platinum: greedy by default, or the majority of several attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sparring.cli.progress import live
+from sparring.core.game import Speak
+from sparring.core.types import Request, Sampling, Turn, Verdict, VoidGame, derive
+from sparring.evaluation.benchmark import REFERENCE, batch_size
+from sparring.evaluation.passk import wilson
+from sparring.judge.math import final_answer, grade
+from sparring.models.trained import weights_of
+from sparring.pipelines.coherent_math.questions import ASK, WordProblem, load_word_problems
+from sparring.run.lines import in_batches, unfinished
+from sparring.run.rundir import write_whole
+
+SOURCES = {"gsm8k": "openai/gsm8k:main", "gsm8k-platinum": "madrylab/gsm8k-platinum"}
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """One attempt at a question, and what the judge said of it."""
+
+    text: str
+    verdict: Verdict
+    tokens: int = 0
+    finish: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A question with all its attempts; the verdict is that of the answer most of them gave."""
+
+    problem: WordProblem
+    solutions: tuple[Solution, ...]
+
+    @property
+    def chosen(self) -> Solution:
+        return self.solutions[majority([s.text for s in self.solutions])]
+
+    def as_dict(self) -> dict[str, Any]:
+        """One line of the details."""
+        chosen, answer = self.chosen, final_answer(self.chosen.text)
+        line = {
+            "id": self.problem.id,
+            "question": self.problem.question,
+            "reference": self.problem.answer,
+            "prediction": answer.text,
+            "correct": chosen.verdict.passed,
+            "verdict": chosen.verdict.status,
+            "kind": chosen.verdict.kind,
+            "read_from": answer.how,
+            "tokens": chosen.tokens,
+            "finish": chosen.finish,
+            "text": chosen.text,
+        }
+        if len(self.solutions) > 1:
+            line["votes"] = dict(Counter(final_answer(s.text).key or "" for s in self.solutions))
+            line["samples_correct"] = sum(s.verdict.passed for s in self.solutions)
+        return line
+
+
+def majority(texts: Sequence[str]) -> int:
+    """Which text speaks for the answer that most give; the earliest, where several tie. Who gives
+    no answer has no vote."""
+    keys = [final_answer(text).key for text in texts]
+    votes = Counter(key for key in keys if key is not None)
+    return keys.index(votes.most_common(1)[0][0]) if votes else 0
+
+
+async def solve_all(
+    problems: Sequence[WordProblem],
+    speak: Speak,
+    policy: str,
+    *,
+    samples: int = 1,
+    sampling: Sampling,
+    seed: int = 0,
+) -> list[Solved]:
+    """All questions at once; the engine makes the batches."""
+
+    async def attempt(number: int, sample: int) -> Solution:
+        problem = problems[number]
+        request = Request(
+            seat="solver",
+            policy=policy,
+            messages=[{"role": "user", "content": ASK.format(question=problem.question)}],
+            sampling=sampling,
+            seed=derive(seed, "gsm8k", problem.id, sample),
+            order=(number, sample),
+        )
+        try:
+            turn: Turn = await speak(request)
+        except VoidGame as reason:
+            return Solution("", Verdict("void", "prompt", str(reason)))
+        return Solution(
+            turn.text, grade(turn.text, problem.answer), len(turn.token_ids), turn.finish
+        )
+
+    flat = await asyncio.gather(
+        *[attempt(i, j) for i in range(len(problems)) for j in range(samples)]
+    )
+    return [
+        Solved(problem, tuple(flat[i * samples : (i + 1) * samples]))
+        for i, problem in enumerate(problems)
+    ]
+
+
+def solve_by_reference(problems: Sequence[WordProblem]) -> list[Solved]:
+    """The file's own solutions, graded as if a policy had written them."""
+    return [Solved(p, (Solution(p.solution, grade(p.solution, p.answer)),)) for p in problems]
+
+
+def evaluate_policy(
+    problems: Sequence[WordProblem],
+    policy: str,
+    *,
+    samples: int = 1,
+    temperature: float | None = None,
+    max_tokens: int = 256,
+    seed: int = 0,
+    batch: int = 2048,
+    device: str = "auto",
+    dtype: str = "auto",
+    template: str | None = None,
+    lines: Path | None = None,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+) -> tuple[dict[str, Any], list[Solved]]:
+    """Load a policy, ask it everything, batch by batch, and count."""
+    if policy == REFERENCE:
+        solved = solve_by_reference(problems)
+        return summary(solved), solved
+    from sparring.engines.load import load_player
+
+    engine, speaker = load_player(
+        policy, device=device, dtype=dtype, batch=batch, template=template
+    )
+    heat = temperature if temperature is not None else (0.0 if samples == 1 else 0.7)
+    how = Sampling(temperature=heat, max_tokens=max_tokens)
+    began = time.perf_counter()
+    seen = 0  # tokens, in this life
+
+    async def ask(numbers: range) -> list[dict[str, Any]]:
+        nonlocal seen
+        part = [problems[i] for i in numbers]
+        found = await solve_all(part, engine.act, speaker, samples=samples, sampling=how, seed=seed)
+        seen += sum(s.tokens for one in found for s in one.solutions)
+        return [
+            {"id": one.problem.id, "solutions": [asdict(s) for s in one.solutions]} for one in found
+        ]
+
+    def tell(records: list[dict[str, Any]]) -> None:
+        if progress is not None:
+            right = sum(s.chosen.verdict.passed for s in map(_solved, problems, records))
+            progress({"iteration": len(records), "pass_rate": right / len(records)})
+
+    ids = [problem.id for problem in problems]
+    each = max(1, batch_size(engine) // samples)
+    work = in_batches(lines, ids, ask, batch=each, what="question", progress=tell)
+    solved = list(map(_solved, problems, asyncio.run(work)))
+    spent = time.perf_counter() - began
+    found = {**summary(solved), "temperature": heat, "max_tokens": max_tokens, "seed": seed}
+    return {**found, "seconds": round(spent, 2), "tokens_per_s": round(seen / spent)}, solved
+
+
+def _solved(problem: WordProblem, record: dict[str, Any]) -> Solved:
+    solutions = (Solution(**{**s, "verdict": Verdict(**s["verdict"])}) for s in record["solutions"])
+    return Solved(problem, tuple(solutions))
+
+
+def summary(solved: Sequence[Solved]) -> dict[str, Any]:
+    """The numbers of an evaluation. With several samples the pass rate is the majority's, and the
+    mean over samples is told beside it."""
+    verdicts = [one.chosen.verdict for one in solved]
+    passed = sum(v.passed for v in verdicts)
+    low, high = wilson(passed, len(solved))
+    samples = len(solved[0].solutions)
+    each = [s for one in solved for s in one.solutions]
+    found: dict[str, Any] = {
+        "problems": len(solved),
+        "problems_passed": passed,
+        "pass_rate": passed / len(solved),
+        "interval_95": [round(low, 4), round(high, 4)],
+        "samples": samples,
+    }
+    if samples > 1:
+        found |= {
+            f"maj@{samples}": passed / len(solved),
+            "mean_of_samples": sum(s.verdict.passed for s in each) / len(each),
+        }
+    marked = [one for one in solved if final_answer(one.chosen.text).how != "last number"]
+    return {
+        **found,
+        "pass_rate_marked": sum(one.chosen.verdict.passed for one in marked) / len(solved),
+        "tokens": round(sum(s.tokens for s in each) / len(each), 1),
+        "cut_off": sum(s.finish == "length" for s in each),
+        "void": sum(s.verdict.status == "void" for s in each),
+        "verdicts": dict(Counter(v.kind for v in verdicts).most_common()),
+    }
+
+
+def write_details(path: Path, solved: Sequence[Solved]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps(one.as_dict(), ensure_ascii=False) + "\n" for one in solved)
+    write_whole(path, "".join(lines).encode())
+
+
+def eval_gsm8k(
+    name: str,
+    policy: str,
+    data: str | None,
+    as_json: bool,
+    *,
+    samples: int | None = None,
+    problems: int | None = None,
+    temperature: float | None = None,
+    max_tokens: int = 256,
+    seed: int = 0,
+    details_to: Path | None = None,
+) -> int:
+    """`sparring eval gsm8k`. 0: done; 1: some attempts are void; bad input is an error."""
+    source = data or SOURCES[name]
+    found = load_word_problems(source, None if policy == REFERENCE else "test", problems)
+    how: dict[str, Any] = {"samples": samples or 1, "temperature": temperature}
+    how |= {"max_tokens": max_tokens, "seed": seed}
+    known = {"benchmark": name, "policy": policy, "data": source}
+    plan = {**known, **how, "problems": len(found), "weights": weights_of(policy)}
+    with (
+        unfinished(details_to, plan) as lines,
+        live(f"{name} · {policy}", len(found), quiet=as_json) as progress,
+    ):
+        result, solved = evaluate_policy(found, policy, lines=lines, progress=progress, **how)
+        if details_to is not None:
+            write_details(details_to, solved)
+    result = {**known, **result}
+    print(json.dumps(result) if as_json else as_text(result))
+    return 1 if result["void"] else 0
+
+
+def as_text(result: dict[str, Any]) -> str:
+    low, high = result["interval_95"]
+    lines = [
+        f"{result['benchmark']} · {result['policy']} · {result['data']}",
+        f"{result['problems_passed']} of {result['problems']} right; pass rate "
+        f"{result['pass_rate']:.2%} (95 %: {low:.1%} to {high:.1%})",
+        f"with the answer marked as such: {result['pass_rate_marked']:.2%}",
+        *[f"{key} {value:.2%}" for key, value in result.items() if key.startswith("maj@")],
+        "verdicts: " + ", ".join(f"{kind} {n}" for kind, n in result["verdicts"].items()),
+    ]
+    if "seconds" in result:
+        lines.append(f"{result['seconds']} s, {result['tokens_per_s']:,} tokens/s")
+    if result["void"]:
+        lines.append(f"{result['void']} attempts are void: they could not be asked or judged")
+    return "\n".join(lines)

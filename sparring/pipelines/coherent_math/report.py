@@ -1,0 +1,181 @@
+"""The report of a run in phases: what was measured before and after, what was preferred and why,
+and what each phase took."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sparring.core.formatting import duration, esc, humanise, number
+from sparring.view.results import Headline, tiles
+from sparring.view.rundata import is_number
+
+PHASES = "phases.json"
+POLICIES = {"eval_base": "Before", "eval_sft": "After SFT", "eval_dpo": "After DPO"}
+ROLLOUTS = {
+    "rollouts": "To learn from",
+    "arms_sft": "Kept apart, after SFT",
+    "arms_dpo": "Kept apart, after DPO",
+}
+SCORES = ("s_end", "s_path", "s_cf", "s_wm", "stability", "correct")
+_SHOWN = 3  # pairs of each kind, as they were
+
+
+def read_phases(run: Path) -> dict[str, dict[str, Any]]:
+    """What the phases of a run found, or nothing, where it has none."""
+    try:
+        found = json.loads((run / PHASES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return (
+        {k: v for k, v in found.items() if isinstance(v, dict)} if isinstance(found, dict) else {}
+    )
+
+
+def phase_sections(found: Mapping[str, Any], run: Path) -> list[tuple[str, str, str]]:
+    """(anchor, title, body) of every section."""
+    return [
+        ("results", "Results", _results(found)),
+        ("coherence", "Coherence", _coherence(found)),
+        ("preferences", "Preferences", _preferences(found.get("preferences", {}), run)),
+        ("training", "Training", _training(found)),
+        ("phases", "Phases", _phases(found)),
+    ]
+
+
+def phase_tiles(found: Mapping[str, Any]) -> str:
+    rates = {k: found[k]["pass_rate"] for k in POLICIES if "pass_rate" in found.get(k, {})}
+    heads = []
+    for (a, b), title in ((("eval_base", "eval_sft"), "SFT"), (("eval_sft", "eval_dpo"), "DPO")):
+        if a in rates and b in rates:
+            better = rates[b] > rates[a] if rates[a] != rates[b] else None
+            heads.append(Headline(title, rates[b], rates[a], True, better, "GSM8K, right answers"))
+    return tiles(heads, "On the same questions, which were not trained on.")
+
+
+def _results(found: Mapping[str, Any]) -> str:
+    rows = []
+    for key, name in POLICIES.items():
+        facts = found.get(key)
+        if not facts:
+            continue
+        low, high = facts["interval_95"]
+        rows.append(
+            (
+                name,
+                f"{facts['problems_passed']} of {facts['problems']}",
+                number(facts["pass_rate"], True),
+                f"{number(low, True)} to {number(high, True)}",
+                number(facts["pass_rate_marked"], True),
+                number(facts["tokens"]),
+                number(facts["cut_off"]),
+                number(facts["void"]),
+            )
+        )
+    heads = ("Policy", "Right", "Pass rate", "95 %", "Marked", "Tokens", "Cut off", "Void")
+    text = _table(heads, rows) or _none("Nothing has been evaluated yet.")
+    pairs = [
+        (
+            name,
+            number(c["difference"], True),
+            f"{number(c['interval_95'][0], True)} to {number(c['interval_95'][1], True)}",
+            f"{c['only_first']} / {c['only_second']}",
+            number(c["mcnemar_p"]),
+        )
+        for name, c in found.get("comparisons", {}).items()
+    ]
+    paired = ("From → to", "Difference", "95 %", "Only first / only second right", "McNemar's p")
+    return text + (f"<h3>Question by question</h3>{_table(paired, pairs)}" if pairs else "")
+
+
+def _coherence(found: Mapping[str, Any]) -> str:
+    """Scores of the questions learned from, and of those kept apart, before and after DPO."""
+    facts = found.get("rollouts", {})
+    if not facts:
+        return _none("There are no rollouts yet.")
+    asked = {name: found[key] for key, name in ROLLOUTS.items() if found.get(key)}
+    rows = [
+        (key, *[number(f[key]) if is_number(f.get(key)) else "–" for f in asked.values()])
+        for key in (*SCORES, "questions", "void")
+    ]
+    arms = [
+        (arm, *[number(f["arms"].get(arm, 0.0), True) for f in asked.values()])
+        for arm in facts.get("arms", {})
+    ]
+    return (
+        f"{_table(('Mean over questions', *asked), rows)}"
+        f"<h3>Right answers, by arm</h3>{_table(('Arm', *asked), arms)}"
+    )
+
+
+def _preferences(facts: Mapping[str, Any], run: Path) -> str:
+    if not facts:
+        return _none("There are no pairs yet.")
+    hidden = ("phase", "inputs", "made", "seconds", "skipped")
+    rows = [(humanise(k), number(v)) for k, v in facts.items() if k not in hidden and is_number(v)]
+    return _table(("Of the pairs", ""), rows) + _examples(run / "preferences.jsonl")
+
+
+def _examples(path: Path) -> str:
+    """A few pairs as they are. Models say anything, so all of it is escaped."""
+    shown: dict[str, list[dict[str, Any]]] = {}
+    try:
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            pair = json.loads(line)
+            own = shown.setdefault(str(pair["pair_type"]), [])
+            if len(own) < _SHOWN:
+                own.append(pair)
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    parts = [
+        f'<details class="card"><summary>{esc(kind)}: {esc(pair["question"][:120])}</summary>'
+        f"<h3>Chosen ({esc(pair.get('chosen_arm', ''))})</h3><pre>{esc(pair['chosen'])}</pre>"
+        f"<h3>Rejected ({esc(pair.get('rejected_arm', ''))})</h3><pre>{esc(pair['rejected'])}</pre>"
+        "</details>"
+        for kind, own in shown.items()
+        for pair in own
+    ]
+    return "".join(parts)
+
+
+def _training(found: Mapping[str, Any]) -> str:
+    parts = []
+    for phase in ("sft", "dpo"):
+        facts = found.get(phase, {})
+        curves = {k: v for k, v in facts.items() if isinstance(v, list)}
+        if curves:
+            epochs = range(1, len(next(iter(curves.values()))) + 1)
+            rows = [(humanise(k), *[number(x) for x in v]) for k, v in curves.items()]
+            heads = ("", *[f"Epoch {i}" for i in epochs])
+            parts.append(f"<h3>{esc(phase.upper())}</h3>{_table(heads, rows)}")
+    return "".join(parts) or _none("Nothing has been trained yet.")
+
+
+def _phases(found: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            name.replace("_", ", "),
+            duration(facts["seconds"]),
+            number(facts["tokens_per_s"]) if is_number(facts.get("tokens_per_s")) else "–",
+        )
+        for name, facts in found.items()
+        if is_number(facts.get("seconds"))
+    ]
+    return _table(("Phase", "Took", "Tokens per second"), rows)
+
+
+def _table(heads: Iterable[str], rows: Sequence[tuple[str, ...]]) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th>{esc(h)}</th>" for h in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{esc(c)}</td>' for c in row)}</tr>" for row in rows)
+    return (
+        '<div class="card scroll"><table class="results"><thead>'
+        f"<tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _none(text: str) -> str:
+    return f'<p class="empty">{esc(text)}</p>'

@@ -1,0 +1,1 @@
+"""Semantic equivalence: Alice rewrites a program, a checker rules, Bob judges."""

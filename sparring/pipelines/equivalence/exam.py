@@ -1,0 +1,123 @@
+"""Bob's exam: pairs of programs whose truth is known and which no training saw, in both orders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparring.core.errors import ConfigError
+from sparring.core.types import MAIN, Request, Sampling, derive
+from sparring.pipelines.equivalence import prompts as words
+from sparring.run.config import Config
+from sparring.tasks import load_tasks
+
+if TYPE_CHECKING:
+    from sparring.engines.engine import OwnEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A pair, and whether its programs are equivalent."""
+
+    id: str
+    language: str
+    p: str
+    q: str
+    equivalent: bool
+
+
+def load_pairs(source: str, language: str, limit: int | None = None) -> list[Known]:
+    """The pairs that are for testing, as many of either truth as there are of the rarer."""
+    name = f"shipped:pairs_{language}" if source == "shipped" else source
+    found = []
+    for task in load_tasks(name, "test"):
+        row = task.data
+        for key in ("p", "q", "claim"):
+            if not isinstance(row.get(key), str):
+                raise ConfigError(f"pair {task.id} of {source} has no text under {key!r}")
+        found.append(Known(task.id, language, row["p"], row["q"], row["claim"] == "equivalent"))
+    both = [[k for k in found if k.equivalent is truth] for truth in (True, False)]
+    most = min(len(both[0]), len(both[1]), *([limit // 2] if limit else []))
+    if most == 0:
+        raise ConfigError(f"{source} has no test pairs of both truths")
+    return [k for of_truth in both for k in of_truth[:most]]
+
+
+async def examine(
+    pairs: Sequence[Known],
+    engine: OwnEngine,
+    policy: str,
+    style: str,
+    *,
+    max_tokens: int,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """What Bob says of each pair in each order, at his likeliest."""
+
+    async def ask(place: int, pair: Known, swapped: bool) -> dict[str, Any]:
+        shown = (pair.q, pair.p) if swapped else (pair.p, pair.q)
+        request = Request(
+            seat="bob",
+            policy=policy,
+            messages=[
+                {"role": "system", "content": words.BOB_SYSTEM},
+                {
+                    "role": "user",
+                    "content": words.bob_prompt(pair.language, style, *shown),
+                },
+            ],
+            sampling=Sampling(temperature=0.0, max_tokens=max_tokens),
+            seed=derive(seed, pair.id, swapped),
+            order=(place, int(swapped)),
+        )
+        turn = await engine.act(request)
+        said = words.read_answer(turn.text, style)
+        return {"id": pair.id, "equivalent": pair.equivalent, "swapped": swapped, "said": said}
+
+    asked = [ask(i, pair, swapped) for i, pair in enumerate(pairs) for swapped in (False, True)]
+    return list(await asyncio.gather(*asked))
+
+
+def score(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The confusion matrix, by truth and by yes, no and neither, and what it comes to."""
+    confusion = {"equivalent": [0, 0, 0], "inequivalent": [0, 0, 0]}
+    for answer in answers:
+        truth = "equivalent" if answer["equivalent"] else "inequivalent"
+        confusion[truth][{True: 0, False: 1, None: 2}[answer["said"]]] += 1
+    right = confusion["equivalent"][0] + confusion["inequivalent"][1]
+    return {
+        "pairs": len(answers) // 2,
+        "accuracy": right / max(1, len(answers)),
+        "confusion": confusion,
+    }
+
+
+async def examine_run(
+    config: Config, engine: OwnEngine, run: Path, iteration: int
+) -> dict[str, float]:
+    """Before training, every so often and after it, where the config asks for it."""
+    from sparring.pipelines.code.mbpp import write_details
+    from sparring.pipelines.equivalence.game import Equivalence
+    from sparring.run.games import load_game
+
+    wanted = config.pairs
+    if wanted.data is None or (iteration % wanted.every and iteration != config.iterations):
+        return {}
+    options = {k: v for k, v in config.games["equivalence"].items() if k != "weight"}
+    game = load_game("equivalence", **options)
+    assert isinstance(game, Equivalence)
+    answers = await examine(
+        load_pairs(wanted.data, game.language, wanted.limit),
+        engine,
+        config.players.get("bob", MAIN),
+        game.style,
+        max_tokens=game.bob_tokens or config.sampling.max_tokens,
+        seed=config.seed,
+    )
+    found = score(answers)
+    told = {"iteration": iteration, "data": wanted.data, **found}
+    write_details(run / "evaluations" / f"pairs_{iteration:06d}.json", told, answers)
+    return {"pairs_eval/accuracy": found["accuracy"], "pairs_eval/pairs": found["pairs"]}

@@ -1,0 +1,1 @@
+"""Checkers of claims about two programs, in Python and Haskell."""

@@ -1,0 +1,87 @@
+"""CrossHair inside the jail: symbolic search for an input that tells two functions apart."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from sparring.judge.python.judge import Judge
+from sparring.pipelines.equivalence.judge.inputs import need_tool
+
+# What CrossHair imports, for the jail to hold.
+PACKAGES = (
+    *("crosshair", "_crosshair_tracers", "z3", "packaging", "typeshed_client"),
+    *("typing_inspect", "typing_extensions", "mypy_extensions", "importlib_resources"),
+)
+_INSIDE = Path(__file__).with_name("crosshair_inside.py")
+_START_S = 8.0  # imports, on a busy machine
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """kind: counterexample (detail: its literal) | exhausted | not refuted | broken."""
+
+    kind: str
+    detail: str
+    seconds: float = 0.0
+
+
+class CrossHair:
+    """A jail of its own, begun at the first search: z3 takes more memory than programs may."""
+
+    def __init__(self, sandbox: str, budget_s: float) -> None:
+        self.sandbox, self.budget_s = sandbox, budget_s
+        self._judge: Judge | None = None
+        self._starting = asyncio.Lock()
+
+    async def close(self) -> None:
+        if self._judge is not None:
+            await self._judge.__aexit__()
+            self._judge = None
+
+    async def _opened(self) -> Judge:
+        async with self._starting:
+            if self._judge is None:
+                need_tool("crosshair", "programs are searched symbolically")
+                judge = Judge(
+                    timeout_s=self.budget_s + _START_S,
+                    memory_mb=4096,
+                    sandbox=self.sandbox,
+                    packages=PACKAGES,
+                )
+                self._judge = await judge.__aenter__()
+        return self._judge
+
+    async def search(self, p: str, q: str, function: str, budget_s: float | None = None) -> Found:
+        judge = await self._opened()
+        seconds = budget_s or self.budget_s
+        request = {"p": bare(p), "q": bare(q), "function": function, "seconds": seconds}
+        done = await judge.run(_program(), stdin=json.dumps(request), timeout_s=seconds + _START_S)
+        if done.status == "void":
+            return Found("broken", f"CrossHair's jail: {done.detail}", done.seconds)
+        try:
+            answer = json.loads(done.stdout.splitlines()[-1])
+            return Found(str(answer["kind"]), str(answer["detail"]), done.seconds)
+        except (ValueError, LookupError, TypeError):
+            why = done.detail or done.stderr[-200:]
+            return Found("not refuted", f"CrossHair ended early ({why})", done.seconds)
+
+
+@lru_cache(maxsize=1)
+def _program() -> str:
+    return _INSIDE.read_text()
+
+
+def bare(source: str) -> str:
+    """Without comments and docstrings, in which CrossHair would look for contracts."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.FunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                node.body[0] = ast.Pass()
+    return ast.unparse(ast.fix_missing_locations(tree))

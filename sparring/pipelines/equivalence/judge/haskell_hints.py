@@ -1,0 +1,84 @@
+"""Numbers and texts that are worth trying on two programs: their own constants, and what makes
+their comparisons come out otherwise than they mostly do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from math import isqrt
+
+from sparring.pipelines.equivalence.judge.haskell_source import Program
+
+MOST_WANTED = 400  # numbers that are worked out for a pair that is said to be proved
+WRAP = 1 << 64
+_WHOLE = re.compile(r"\d{1,40}")
+_BROKEN = re.compile(r"\d+\.\d+(e-?\d{1,2})?")
+
+
+def hints(programs: Sequence[Program], thorough: bool) -> str:
+    """The harness's `Hints` of two programs. `thorough`: with roots and inverses as well."""
+    found: dict[str, list[str]] = {"whole": [], "broken": [], "string": [], "char": []}
+    for program in programs:
+        for declaration in program.of("equation"):
+            for token in declaration.tokens:
+                kind = token.kind
+                if kind == "number":
+                    kind = "whole" if _WHOLE.fullmatch(token.text) else "broken"
+                    if kind == "broken" and not _BROKEN.fullmatch(token.text):
+                        continue
+                if kind in found and token.text not in found[kind]:
+                    found[kind].append(token.text)
+    strings = found["string"][:12] + [f"[{c}]" for c in found["char"][:12]]
+    fractions = found["broken"][:10] + [w for w in found["whole"][:10] if len(w) < 10]
+    wanted = sought(map(int, found["whole"])) if thorough else []
+    lists = (found["whole"][:12], fractions, strings, map(str, wanted))
+    return "Harness.Hints " + " ".join(f"[{', '.join(items)}]" for items in lists)
+
+
+def sought(constants: Iterable[int]) -> list[int]:
+    """Constants, their neighbours, roots, and solutions of comparisons between them: x * x == c,
+    a * x + b == c, and the same modulo 2^64."""
+    known = list(dict.fromkeys(constants))[:16]
+    found: dict[int, None] = {}
+
+    def add(*numbers: int) -> None:
+        for number in numbers:
+            for near in (number, number + 1, number - 1):
+                found.setdefault(near)
+                found.setdefault(-near)
+
+    for c in known:
+        add(c)
+        for power in (2, 3, 4, 5):
+            add(root(c, power))
+    for c in known:
+        for a in known:
+            add(c + a, c - a, c * a)
+            if a > 1:
+                add(c // a)
+            if a % 2:
+                add(signed(pow(a, -1, WRAP) * c))
+            for b in known:
+                if a > 1:
+                    add((c - b) // a, (c + b) // a)
+                if a > 0 and c >= b:
+                    add(root((c - b) // a, 2))
+    add((1 << 63) - 1, 1 << 62, 1 << 32, 1 << 31, isqrt(1 << 63))
+    return list(found)[:MOST_WANTED]
+
+
+def root(number: int, power: int) -> int:
+    """The whole part of a root, exactly, whatever the number's size."""
+    if power == 2:
+        return isqrt(number)
+    low, high = 0, 1 << (number.bit_length() // power + 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**power <= number else (low, middle - 1)
+    return low
+
+
+def signed(number: int) -> int:
+    """A number modulo 2^64 as Int has it."""
+    number %= WRAP
+    return number - WRAP if number >= WRAP // 2 else number

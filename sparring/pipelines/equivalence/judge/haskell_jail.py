@@ -1,0 +1,368 @@
+"""A warm GHCi in a jail: modules that nobody vouches for are compiled to bytecode and run there.
+
+GHC itself is started once; every call runs in a fork of it, with limits of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from sparring.judge.sandbox import bwrap, seccomp
+from sparring.judge.sandbox.bwrap import Probe, SandboxMissing
+
+HARNESS = Path(__file__).parent / "inside"  # what every module is loaded with
+
+INSTALL = "apt-get install -y --no-install-recommends ghc libghc-quickcheck2-dev"
+MAIN = "Main_"  # the module that imports all others
+COMPILE_S = 30.0
+MEMORY_MB = 1024
+USES = 400  # loads after which a GHCi is replaced: it keeps a little of every one
+LINE_BYTES = 4 << 20
+# GHC goes by dates. A new one in the future at every load makes it compile a file anew, however
+# fast one load follows another.
+FUTURE = 4_000_000_000
+LIMITS = 'ulimit -c 0; ulimit -f 131072; ulimit -n 256; exec "$@"'
+
+
+@lru_cache(maxsize=1)
+def find_ghc() -> str | None:
+    return shutil.which("ghc")
+
+
+@lru_cache(maxsize=1)
+def probe() -> Probe:
+    """Whether Haskell can be judged here: GHC, QuickCheck, and the jail."""
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    ghc = find_ghc()
+    if ghc is None:
+        return Probe(False, "GHC is not installed", sudo + INSTALL)
+    if shutil.which("ghc-pkg"):
+        listed = ["ghc-pkg", "list", "--simple-output", "QuickCheck"]
+        found = subprocess.run(listed, capture_output=True, text=True, check=False)
+        if not found.stdout.strip():
+            return Probe(False, "GHC is there, QuickCheck is not", sudo + INSTALL)
+    jail = bwrap.probe()
+    return Probe(jail.ok, f"GHC at {ghc}; {jail.explanation}", jail.install)
+
+
+@lru_cache(maxsize=1)
+def library() -> Path:
+    said = subprocess.run(
+        [find_ghc() or "ghc", "--print-libdir"], capture_output=True, text=True, check=False
+    )
+    return Path(said.stdout.strip())
+
+
+@lru_cache(maxsize=1)
+def ghc_folders() -> tuple[Path, ...]:
+    """What GHC needs beside /usr: its libraries and package database, wherever they lie."""
+    places = [Path(os.path.realpath(find_ghc() or "ghc")).parent, library().resolve()]
+    places.append((library() / "package.conf.d").resolve())
+    return tuple(p for p in places if p.is_dir() and not p.is_relative_to("/usr"))
+
+
+@lru_cache(maxsize=1)
+def shared_objects() -> str:
+    """Where GHC's own libraries lie. It finds them by /proc, and the jail has none."""
+    return ":".join(sorted({str(path.parent) for path in library().glob("**/libHS*.so")}))
+
+
+def own_binary() -> Path:
+    """GHC itself, behind the script that people start it by."""
+    binary = library() / "bin" / "ghc"
+    return binary if binary.is_file() else Path(os.path.realpath(find_ghc() or "ghc"))
+
+
+def jailed(
+    words: Sequence[str],
+    work: Path,
+    filters: Sequence[int],
+    folders: Sequence[Path] = (),
+    *,
+    own_link: bool = False,
+) -> list[str]:
+    """The command that runs `words` in a jail which sees `work`, GHC, and a /tmp of its own.
+
+    own_link: the jail has no /proc; this gives it /proc/self/exe, by which a plugin finds GHC.
+    """
+    program = shutil.which("bwrap")
+    if program is None:
+        raise SandboxMissing(
+            "programs are judged in a bubblewrap jail, and bwrap is not installed: "
+            f"{bwrap.install_command()}  (or say sandbox: unsafe, and they run with your rights)"
+        )
+    mounts = [*bwrap.system()]
+    for folder in (HARNESS, work, *ghc_folders(), *folders):
+        mounts += bwrap.bind(folder, str(folder))
+    nobody = str(bwrap.NOBODY)
+    inner = [
+        program, "--unshare-user", "--uid", nobody, "--gid", nobody, "--unshare-pid",
+        "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+        "--hostname", "jail", "--die-with-parent", "--new-session", "--clearenv",
+        "--setenv", "PATH", search_path(folders), "--setenv", "HOME", "/tmp",
+        "--setenv", "LANG", "C.UTF-8", "--setenv", "LD_LIBRARY_PATH", shared_objects(),
+        *bwrap.devices(), "--perms", "1777", "--tmpfs", "/tmp", *mounts, "--chdir",
+        "/tmp", "--cap-drop", "ALL",
+    ]  # fmt: skip
+    if own_link:
+        for place in ("/proc", "/proc/self"):
+            inner += ["--perms", "0755", "--dir", place]
+        inner += ["--symlink", str(own_binary()), "/proc/self/exe"]
+    for fd in filters:
+        inner += ["--add-seccomp-fd", str(fd)]
+    inner += ["--", "/bin/sh", "-c", LIMITS, "sh", *words]
+    if os.geteuid() != 0:
+        return inner
+    # As in bwrap.jail_command: root becomes nobody before the jail is built.
+    real, needs = bwrap.interpreter(sys.executable)
+    outer = [
+        program, "--unshare-pid", "--die-with-parent", *mounts, *needs, *bwrap.devices(),
+        *bwrap.bind(Path(program), program), "--proc", "/proc", "--perms", "0755", "--dir", "/tmp",
+        "--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--",
+        real, "-I", "-S", "-c", bwrap.DROP,
+    ]  # fmt: skip
+    return [*outer, *inner]
+
+
+def search_path(folders: Sequence[Path] = ()) -> str:
+    ghc = find_ghc()
+    own = [str(Path(ghc).parent)] if ghc else []
+    return ":".join(dict.fromkeys([*own, *map(str, folders), "/usr/bin", "/bin"]))
+
+
+@asynccontextmanager
+async def process(
+    words: Sequence[str],
+    work: Path,
+    *,
+    sandbox: str,
+    folders: Sequence[Path] = (),
+    own_link: bool = False,
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`words` under way, jailed unless `sandbox` is "unsafe"; dead at the end in any case."""
+    filters: list[int] = []
+    environment = {"PATH": search_path(folders), "LANG": "C.UTF-8", "HOME": str(work)}
+    try:
+        if sandbox == "bwrap":
+            for text in seccomp.programs():
+                filters.append(os.memfd_create("filter"))
+                os.write(filters[-1], text)
+                os.lseek(filters[-1], 0, os.SEEK_SET)
+            words = jailed(words, work, filters, folders, own_link=own_link)
+        running = await asyncio.create_subprocess_exec(
+            *words,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environment,
+            cwd="/" if sandbox == "bwrap" else str(work),
+            pass_fds=filters,
+            limit=LINE_BYTES,
+        )
+    finally:
+        for fd in filters:
+            os.close(fd)
+    try:
+        yield running
+    finally:
+        with suppress(ProcessLookupError):
+            running.kill()
+        await running.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of some modules. `said` is what the statement reported last.
+
+    status: ok | compile (GHC says no) | time-out, memory (while compiling or running) | broken
+    """
+
+    status: str
+    messages: str = ""
+    said: list[str] = field(default_factory=list)
+
+
+class _Dead(Exception):
+    """GHCi ended, or was ended by the clock."""
+
+
+class Ghci:
+    """One warm GHCi. Not for two callers at once."""
+
+    def __init__(self, sandbox: str) -> None:
+        self.sandbox = sandbox
+        self.folder = Path(tempfile.mkdtemp(prefix="sparring-haskell-"))
+        self.folder.chmod(0o755)
+        self.uses = 0
+        self._running: asyncio.subprocess.Process | None = None
+        self._context = process(
+            [
+                find_ghc() or "ghc", "--interactive", "-package", "ghc", "-v1",
+                "-ignore-dot-ghci", "-w",
+                "-Werror=overflowed-literals", f"-i{self.folder}:{HARNESS}",
+                "+RTS", f"-M{MEMORY_MB}m", "-K256m", "-RTS",
+            ],
+            self.folder,
+            sandbox=sandbox,
+        )  # fmt: skip
+
+    async def start(self) -> None:
+        if find_ghc() is None:
+            raise SandboxMissing(f"GHC is not installed: {INSTALL}")
+        self._running = await self._context.__aenter__()
+        try:
+            async with asyncio.timeout(120):
+                await self._ask(':set prompt ""')
+                (self.folder / f"{MAIN}.hs").write_text(f"module {MAIN} where\nimport Harness\n")
+                said = await self._ask(f":load Harness {MAIN} Syntax")
+                if not said[-1:] or not said[-1].startswith("Ok, "):
+                    # Another GHC than the one that proofs need, whose parser is called otherwise.
+                    said = await self._ask(f":load Harness {MAIN}")
+        except (TimeoutError, _Dead):
+            said = ["GHCi did not start"]
+        if not any(line.startswith("Ok, ") for line in said):
+            await self.stop()
+            raise SandboxMissing("the harness could not be loaded: " + "\n".join(said)[-800:])
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._running = None
+            await self._context.__aexit__(None, None, None)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    async def _ask(self, command: str) -> list[str]:
+        """What GHCi prints until it is done with a command, line by line."""
+        running = self._running
+        if running is None or running.stdin is None or running.stdout is None:
+            raise _Dead
+        mark = uuid.uuid4().hex  # nothing that was written before can say it
+        try:
+            running.stdin.write(f'{command}\nSystem.IO.putStrLn "{mark}"\n'.encode())
+            await running.stdin.drain()
+            found: list[str] = []
+            while True:
+                line = (await running.stdout.readline()).decode(errors="replace")
+                if not line:
+                    raise _Dead
+                if line.rstrip("\n").endswith(mark):
+                    rest = line.rstrip("\n")[: -len(mark)]
+                    return [*found, rest] if rest else found
+                found.append(line.rstrip("\n"))
+        except (OSError, ValueError) as error:
+            raise _Dead from error
+
+    async def run(self, modules: Mapping[str, str], statement: str, seconds: int) -> Ran:
+        """Load MAIN of `modules`, then run `statement`, in which MARK, SECONDS (as much processor
+        time as it may use) and FOLDER (where the modules lie) are filled in. Without one it is
+        enough that they compile."""
+        self.uses += 1
+        for old in self.folder.glob("*.hs"):
+            old.unlink()
+        for name, text in modules.items():
+            path = self.folder / f"{name}.hs"
+            path.write_text(text, encoding="utf-8")
+            os.utime(path, (FUTURE + self.uses, FUTURE + self.uses))
+        step = "compile"
+        try:
+            async with asyncio.timeout(COMPILE_S):
+                said = await self._ask(":reload")
+            if not said or not said[-1].startswith("Ok, "):
+                return Ran("compile", self._clean(said))
+            if not statement:
+                return Ran("ok")
+            step, mark = "run", uuid.uuid4().hex
+            filled = statement.replace("MARK", json.dumps(mark)).replace("SECONDS", str(seconds))
+            filled = filled.replace("FOLDER", str(self.folder))
+            async with asyncio.timeout(5 * seconds + 10):
+                lines = await self._ask(filled)
+        except TimeoutError:
+            await self.stop()
+            return Ran("time-out", f"not done with `{step}` in time")
+        except _Dead:
+            await self.stop()
+            return Ran("broken", f"GHCi died at `{step}`")
+        return self._ruling(lines, mark)
+
+    def _clean(self, said: list[str]) -> str:
+        text = "\n".join(line for line in said if not line.startswith(("[", "Failed,")))
+        return text.replace(f"{self.folder}/", "").strip()[:2000]
+
+    @staticmethod
+    def _ruling(lines: list[str], mark: str) -> Ran:
+        reports: list[list[str]] = []
+        for line in lines:
+            with suppress(ValueError):
+                if line.startswith(mark):
+                    reports.append(json.loads(line[len(mark) :]))
+        if not reports:
+            return Ran("broken", "\n".join(lines)[-800:])
+        if reports[-1][0] == "died":
+            return Ran(reports[-1][1], "it was stopped", reports[-2] if reports[1:] else [])
+        return Ran("ok", "", reports[-1])
+
+
+class Haskell:
+    """Warm GHCis, `workers` at most, started when they are needed."""
+
+    def __init__(self, workers: int = 2, *, sandbox: str = "bwrap", seconds: int = 10) -> None:
+        if sandbox not in ("bwrap", "unsafe"):
+            raise ValueError(f"sandbox is 'bwrap' or 'unsafe', not {sandbox!r}")
+        self.sandbox, self.seconds = sandbox, seconds
+        self._places = asyncio.Semaphore(workers)
+        self._idle: list[Ghci] = []
+
+    async def __aenter__(self) -> Haskell:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().stop()
+
+    async def run(self, modules: Mapping[str, str], statement: str = "") -> Ran:
+        """Raises SandboxMissing where there is no GHC or no jail."""
+        async with self._places:
+            done = await self._once(modules, statement)
+            if done.status == "broken":  # a GHCi found dead is replaced and asked again, once
+                done = await self._once(modules, statement)
+            if done.status == "broken" and done.messages.startswith("GHCi died"):
+                return Ran("memory", done.messages)
+            return done
+
+    async def parse(self, texts: Sequence[str]) -> Ran:
+        """GHC's trees of some modules, as `Syntax.hs` writes them; empty where it cannot parse."""
+        files = {f"Parsed{n}_": text for n, text in enumerate(texts)}
+        paths = ", ".join(f'"FOLDER/{name}.hs"' for name in files)
+        main = {MAIN: f"module {MAIN} where\n"}
+        return await self.run(
+            {**main, **files}, f"Harness.report MARK SECONDS (Syntax.trees [{paths}])"
+        )
+
+    async def _once(self, modules: Mapping[str, str], statement: str) -> Ran:
+        ghci = self._idle.pop() if self._idle else Ghci(self.sandbox)
+        try:
+            if ghci.uses == 0:
+                await ghci.start()
+            done = await ghci.run(modules, statement, self.seconds)
+        except BaseException:
+            await ghci.stop()
+            raise
+        if done.status in ("time-out", "broken") or ghci.uses >= USES:
+            await ghci.stop()
+        else:
+            self._idle.append(ghci)
+        return done

@@ -1,0 +1,293 @@
+"""Inputs to attack a claim with: edge cases, constants of the programs themselves, and what
+Hypothesis makes of the annotated types. All are made outside the jail."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from importlib import util
+from typing import Any
+
+from sparring.core.errors import ConfigError
+from sparring.core.types import derive
+from sparring.pipelines.equivalence.judge.signature import Signature, Type
+
+INSTALL = "pip install 'sparring[equivalence]'"
+_MOST_EDGES = 150
+_LONGEST = 1000  # characters of an input; others cost time and show nothing more
+_SIZES = (2, 250)  # constants in these bounds may be meant as a length
+
+
+class ToolMissing(ConfigError):
+    """A tool that a check needs is not installed; the message says how to have it."""
+
+
+def need_tool(module: str, what: str) -> None:
+    if util.find_spec(module) is None:
+        raise ToolMissing(f"{what} with {module}, which is not installed: {INSTALL}")
+
+
+Constants = dict[str, list[Any]]  # type's name -> values
+
+# 2 ** 53 + 1 is no float, and the square root of the next one is rounded up by floats.
+_LARGE = [2**53 + 1, (2**26 + 1) ** 2 - 1, 10**18 - 1]
+_INTS = [0, 1, -1, 2, -2, 3, 7, 10, -10, 12, 97, 100, 255, 256, 2**31, -(2**31), 2**63, -(2**63)]
+_FLOATS = [
+    *(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, 0.1, 1e-9, 1e16, 2.0**53, -1e300, 1e308),
+    *(math.inf, -math.inf, math.nan, 5e-324),
+]
+_STRINGS = [
+    *("", "a", "A", " ", "ab", "ba", "aa", "abc", "Aa", "a b", " a ", "0", "12", "-3", "a,b"),
+    *(
+        "hello world",
+        "racecar",
+        "aab",
+        "é",
+        "ß",
+        "İ",
+        "\n",
+        "a\tb",
+        "()",
+        "([])",
+        "!?.",
+        "Zz9",
+        "\ud800",
+    ),
+]
+_EDGES: dict[str, list[Any]] = {
+    "int": [*_INTS, *_LARGE],
+    "float": _FLOATS,
+    "bool": [False, True],
+    "str": _STRINGS,
+    "bytes": [b"", b"a", b"\x00", b"ab", b"\xff", b"aab"],
+    "complex": [0j, 1j, 1 + 1j, complex(-0.0, 0.0), complex(math.nan, 0)],
+    "None": [None],
+}
+
+
+def inputs_for(
+    signature: Signature, trees: Sequence[ast.Module], count: int, seed: int
+) -> list[list[Any]]:
+    """Distinct inputs, the plainest first: edges, then `count` drawn ones."""
+    constants = constants_of(trees)
+    rng = random.Random(derive(seed, str(signature)))
+    found: dict[str, list[Any]] = {}
+    drawn = [*_edges(signature, constants, rng), *_drawn(signature, count, seed)]
+    drawn += _mixed(signature, constants, max(30, count // 2), rng)
+    for values in sorted(drawn, key=lambda values: len(repr(values))):
+        text = repr(values)
+        if len(text) <= _LONGEST:
+            found.setdefault(text, values)
+    return list(found.values())
+
+
+def constants_of(trees: Iterable[ast.Module]) -> Constants:
+    """What the programs compare with and count by, and the neighbours of that: a difference that
+    only one value shows is usually at a value that one of them names."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in _EDGES}
+
+    def note(value: Any) -> None:
+        if type(value).__name__ in found and len(repr(value)) < 300:
+            found[type(value).__name__].setdefault(repr(value), value)
+
+    for tree in trees:
+        for node in ast.walk(tree):
+            value = _folded(node)
+            if type(value) is int:
+                root = math.isqrt(value) if value >= 0 else 0
+                for near in (value, value + 1, value - 1, -value, 2 * value, root):
+                    note(near)
+                if _SIZES[0] <= value <= _SIZES[1]:
+                    note("ab" * (value // 2 + 1))
+                note(float(value)) if abs(value) < 1e300 else None
+            elif type(value) is float:
+                for number in (value, -value, value * 2):
+                    note(number)
+                note(int(value)) if math.isfinite(value) else None
+            elif type(value) is str:
+                for text in (value, value + "a", value[:-1], value[::-1], value * 2):
+                    note(text)
+                note(value.encode(errors="replace"))
+            elif type(value) is bytes:
+                note(value)
+    return {name: list(values.values()) for name, values in found.items()}
+
+
+def _folded(node: ast.AST) -> Any:
+    """The value of a constant, or of arithmetic on two: 10 ** 6 is named as 10 ** 6."""
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.BinOp(left=ast.Constant(value=int(a)), op=op, right=ast.Constant(value=int(b))):
+            if isinstance(op, ast.Pow) and 0 <= b <= 64 and abs(a) < 2**64:
+                return a**b
+            if isinstance(op, ast.Mult):
+                return a * b
+            if isinstance(op, ast.LShift) and 0 <= b <= 256:
+                return a << b
+            if isinstance(op, ast.Add | ast.Sub):
+                return a + b if isinstance(op, ast.Add) else a - b
+    return None
+
+
+def edge_values(kind: Type, constants: Constants, rng: random.Random) -> list[Any]:
+    """Known troublemakers of a type, small ones and constants of the programs first."""
+    if kind.name == "union":
+        return [v for part in kind.args for v in edge_values(part, constants, rng)]
+    if kind.name in _EDGES:
+        return [*_EDGES[kind.name], *constants.get(kind.name, [])]
+    if kind.name == "tuple":
+        columns = [edge_values(part, constants, rng) for part in kind.args]
+        return [tuple(rng.choice(column) for column in columns) for _ in range(24)]
+    if kind.name == "dict":
+        keys, items = (edge_values(part, constants, rng) for part in kind.args)
+        found = [{}, *({k: rng.choice(items)} for k in keys[:6])]
+        return [
+            *found,
+            *({rng.choice(keys): rng.choice(items) for _ in range(n)} for n in (2, 3, 5)),
+        ]
+    items = edge_values(kind.args[0], constants, rng)
+    make: Callable[[list[Any]], Any] = {
+        "list": list, "tuple...": tuple, "set": set, "frozenset": frozenset
+    }[kind.name]  # fmt: skip
+    long = [n + 1 for n in constants.get("int", []) if _SIZES[0] <= n <= _SIZES[1]]
+    longer = [[items[i % len(items)] for i in range(n)] for n in long[:12]]
+    return [make(values) for values in [*_lists(items, rng), *longer]]
+
+
+def _lists(items: list[Any], rng: random.Random) -> list[list[Any]]:
+    """Empty, single, double, ordered, reversed, with repeats: where loops over lists go wrong."""
+    a, b = items[0], items[min(1, len(items) - 1)]
+    found: list[list[Any]] = [[], *([item] for item in items), [a, a], [a, b], [b, a], [b, a, b]]
+    small = items[: max(4, len(items) // 2)]
+    for length in (2, 3, 3, 4, 4, 5, 6, 8):
+        found.append([rng.choice(small) for _ in range(length)])
+        found.append([rng.choice(items) for _ in range(length)])
+    try:
+        found += [sorted(values) for values in found[-6:]]
+        found += [sorted(values, reverse=True) for values in found[-3:]]
+    except TypeError:
+        pass
+    return found
+
+
+def _edges(signature: Signature, constants: Constants, rng: random.Random) -> list[list[Any]]:
+    columns = [edge_values(kind, constants, rng) for kind in signature.types]
+    if not columns:
+        return [[]]
+    if math.prod(map(len, columns)) <= _MOST_EDGES:
+        return [list(values) for values in itertools.product(*columns)]
+    found = [[rng.choice(column) for column in columns] for _ in range(_MOST_EDGES)]
+    longest = max(map(len, columns))
+    found += [[column[i % len(column)] for column in columns] for i in range(longest)]
+    return found + _named(signature, constants, columns)
+
+
+def _named(signature: Signature, constants: Constants, columns: list[list[Any]]) -> list[list[Any]]:
+    """Each constant in each place where it fits, beside the plainest values of the others."""
+    found = []
+    for place, kind in enumerate(signature.types):
+        parts = kind.args if kind.name == "union" else (kind,)
+        values = [value for part in parts for value in constants.get(part.name, [])[:12]]
+        for value in values:
+            for plain in (0, 1):
+                others = [column[min(plain, len(column) - 1)] for column in columns]
+                found.append([*others[:place], value, *others[place + 1 :]])
+    return found
+
+
+def _mixed(
+    signature: Signature, constants: Constants, count: int, rng: random.Random
+) -> list[list[Any]]:
+    """Small values that meet: equal arguments, elements that are arguments too."""
+    found = []
+    for _ in range(count):
+        small: Constants = {
+            "int": rng.sample([*range(-3, 13), *constants["int"]], 3),
+            "float": [float(rng.randint(-4, 8)) / 2 for _ in range(3)],
+            "str": ["".join(rng.choices("ab c1", k=rng.randint(0, 5))) for _ in range(3)],
+            "bool": [False, True],
+            "bytes": [bytes(rng.choices(range(97, 100), k=rng.randint(0, 4))) for _ in range(3)],
+            "complex": [complex(rng.randint(-2, 2), rng.randint(-2, 2))],
+            "None": [None],
+        }
+        found.append([_small(kind, small, rng) for kind in signature.types])
+    return found
+
+
+def _small(kind: Type, pool: Constants, rng: random.Random) -> Any:
+    if kind.name == "union":
+        return _small(rng.choice(kind.args), pool, rng)
+    if kind.name in pool:
+        return rng.choice(pool[kind.name])
+    if kind.name == "tuple":
+        return tuple(_small(part, pool, rng) for part in kind.args)
+    size = rng.randint(0, 6)
+    if kind.name == "dict":
+        keys, items = kind.args
+        return {_small(keys, pool, rng): _small(items, pool, rng) for _ in range(size)}
+    values = [_small(kind.args[0], pool, rng) for _ in range(size)]
+    return {"list": list, "tuple...": tuple, "set": set, "frozenset": frozenset}[kind.name](values)
+
+
+@lru_cache(maxsize=256)
+def _drawn_texts(signature: Signature, count: int, seed: int) -> tuple[Any, ...]:
+    need_tool("hypothesis", "random inputs are made")
+    import hypothesis
+    from hypothesis import HealthCheck, Phase, strategies
+
+    found: list[Any] = []
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        database=None,
+        deadline=None,
+        max_examples=count,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @hypothesis.given(strategies.tuples(*map(_strategy, signature.types)))
+    def collect(values: tuple[Any, ...]) -> None:
+        found.append(repr(list(values)))
+
+    collect()
+    return tuple(found)
+
+
+def _drawn(signature: Signature, count: int, seed: int) -> list[list[Any]]:
+    """What Hypothesis makes of the types, as fresh objects each time."""
+    if not signature.types or count == 0:
+        return []
+    names = {"nan": math.nan, "inf": math.inf, "set": set, "frozenset": frozenset}
+    texts = _drawn_texts(signature, count, seed)
+    return [eval(text, {"__builtins__": {}, **names}) for text in texts]
+
+
+def _strategy(kind: Type) -> Any:
+    from hypothesis import strategies as st
+
+    simple: dict[str, Callable[[], Any]] = {
+        "int": lambda: st.one_of(st.integers(-20, 120), st.integers()),
+        "float": st.floats,
+        "bool": st.booleans,
+        "str": lambda: st.one_of(st.text("abAB 1,.-", max_size=12), st.text(max_size=12)),
+        "bytes": lambda: st.binary(max_size=12),
+        "complex": st.complex_numbers,
+        "None": st.none,
+    }
+    if kind.name in simple:
+        return simple[kind.name]()
+    parts = [_strategy(part) for part in kind.args]
+    if kind.name == "union":
+        return st.one_of(*parts)
+    if kind.name == "tuple":
+        return st.tuples(*parts)
+    if kind.name == "dict":
+        return st.dictionaries(*parts, max_size=6)
+    many = st.lists(parts[0], max_size=10)
+    made = {"list": many, "tuple...": many.map(tuple), "set": many.map(set)}
+    return made.get(kind.name, many.map(frozenset))

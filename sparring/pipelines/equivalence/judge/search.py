@@ -1,0 +1,88 @@
+"""The search for an input on which two functions differ: asked for here, done inside the jail."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sparring.core.types import Verdict
+from sparring.judge.python.judge import Judge
+from sparring.pipelines.equivalence.judge.inputs import constants_of
+from sparring.pipelines.equivalence.judge.instrument import instrumented
+from sparring.pipelines.equivalence.judge.same import SAFETY_S, NoOutcomes, inside
+from sparring.pipelines.equivalence.judge.signature import Signature, Type
+
+_INSIDE = ("form_inside", "mutate_inside", "search_inside", "domains_inside")
+_GUIDED = 4000  # inputs that are led by what they reach
+_MOST_SEEDS = 400
+_WIDE = {1: 10, 2: 3}  # times the work, where so many integers are tried value by value
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two programs that may be compared: pure, typed, and of one type."""
+
+    p: str
+    q: str
+    function: str
+    signature: Signature
+    trees: tuple[ast.Module, ast.Module]
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """Inputs, as literals, on which the functions seem to differ, or on which only Q came to
+    nothing; how many were compared, and what of them was tried whole."""
+
+    different: tuple[str, ...]
+    lost: tuple[str, ...]
+    compared: int
+    whole: str
+
+
+async def search(
+    judge: Judge, pair: Pair, seeds: Sequence[Sequence[Any]], work: int, steps: int, seed: int
+) -> Searched:
+    """Look for a difference with `work` steps, at most `steps` of P in one call."""
+    integers = sum(kind.name == "int" for kind in pair.signature.types)
+    request = {
+        "p": pair.p,
+        "q": pair.q,
+        "p_counting": instrumented(pair.p),
+        "q_counting": instrumented(pair.q),
+        "function": pair.function,
+        "types": [_tree(kind) for kind in pair.signature.types],
+        "constants": {name: repr(values) for name, values in constants_of(pair.trees).items()},
+        "corpus": [repr(list(values)) for values in seeds[:_MOST_SEEDS]],
+        "inputs": _GUIDED,
+        "work": work // 4,
+        "wide_work": work * _WIDE.get(integers, 1),
+        "steps": steps,
+        "patience": 8,
+        "seed": seed,
+    }
+    done = await judge.run(
+        inside(*_INSIDE),
+        stdin=json.dumps(request),
+        timeout_s=SAFETY_S,
+    )
+    if done.status == "void" or done.kind == "time-out":
+        raise NoOutcomes(Verdict("void", done.kind or "overloaded", done.detail, done.seconds))
+    try:
+        answer = json.loads(done.stdout.splitlines()[-1])
+        return Searched(
+            tuple(map(str, answer["different"])),
+            tuple(map(str, answer["lost"])),
+            int(answer["compared"]),
+            str(answer["whole"]),
+        )
+    except (ValueError, LookupError, TypeError):
+        why = f"the search broke: {done.detail or done.stderr[-300:]}"
+        raise NoOutcomes(Verdict("void", "search", why, done.seconds)) from None
+
+
+def _tree(kind: Type) -> list[Any]:
+    return [kind.name, [_tree(part) for part in kind.args]]

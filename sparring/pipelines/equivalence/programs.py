@@ -1,0 +1,82 @@
+"""Programs to be rewritten, whichever set they are from, and which of their functions is meant."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from sparring.core.errors import ConfigError
+from sparring.core.types import Task
+from sparring.pipelines.equivalence.judge.signature import BadSignature
+
+_CODE = ("code", "p", "program", "haskell_code", "canonical_solution", "solution")
+_FUNCTION = ("function", "entry_point", "entry")
+_FENCED = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
+
+
+def code_of(task: Task) -> str:
+    """The program of a task, under whichever name its set keeps it."""
+    code = next((task.data[key] for key in _CODE if isinstance(task.data.get(key), str)), None)
+    if code is None:
+        raise ConfigError(
+            f"task {task.id} has no program: a text was expected under {', '.join(_CODE)}"
+        )
+    fenced = _FENCED.search(code)
+    return (fenced[1] if fenced else code).replace("\r\n", "\n")
+
+
+def program_of(task: Task, language: str) -> tuple[str, str]:
+    """The function to judge and the program it is in: as the task says, or the one that the other
+    functions are there for."""
+    code = code_of(task)
+    named = next((task.data[k] for k in _FUNCTION if isinstance(task.data.get(k), str)), None)
+    if language == "haskell":
+        from sparring.pipelines.equivalence.haskell_programs import choose_function
+        from sparring.pipelines.equivalence.judge.haskell_source import Refused
+
+        try:
+            return choose_function(code, named or None)
+        except Refused as error:
+            raise BadSignature(str(error)) from error
+    return named or _python_function(code), code
+
+
+def unusable(task: Task, language: str) -> str:
+    """Why a program cannot be judged, as `kind: reason`, as far as its text tells; or nothing."""
+    try:
+        function, code = program_of(task, language)
+    except BadSignature as error:
+        return f"{getattr(error.__cause__, 'kind', 'type')}: {error}"
+    if language == "haskell":
+        from sparring.pipelines.equivalence.judge.haskell import read
+        from sparring.pipelines.equivalence.judge.haskell_source import Refused
+
+        try:
+            read(code, function, "P")
+        except Refused as refusal:
+            return f"{refusal.kind}: {refusal}"
+        return ""
+    from sparring.pipelines.equivalence.judge import python as python
+
+    try:
+        python.accept_pair(code, code, function)
+    except python.Refused as refusal:
+        return f"{refusal.verdict.kind}: {refusal.verdict.detail}"
+    return ""
+
+
+def _python_function(code: str) -> str:
+    from sparring.pipelines.equivalence.judge.purity import parse
+    from sparring.tasks.call_graph import root
+
+    tree = parse(code)
+    if isinstance(tree, str):
+        raise BadSignature(tree)
+    functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
+    if not functions:
+        raise BadSignature("it has no function")
+    calls = {
+        name: {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in functions}
+        for name, node in functions.items()
+    }
+    return root(calls, list(functions), ())

@@ -1,0 +1,108 @@
+"""The report's part on the game of equivalence: the exam of each round, and what was played."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparring.core.formatting import esc, number
+from sparring.view.rundata import RunData, is_number
+
+SAID = ("yes", "no", "neither")
+EMPTY = "–"
+
+
+def equivalence(run: RunData) -> str:
+    """Nothing, where the game was not played."""
+    exams = [exam for exam in run.exams if is_number(exam.get("accuracy"))]
+    return (_exams(exams) if exams else "") + (_rounds(run.rounds) if run.rounds else "")
+
+
+def _exams(exams: list[dict[str, Any]]) -> str:
+    truths = ("equivalent", "inequivalent")
+    heads = ["After round", "Right", *(f"{truth}: {said}" for truth in truths for said in SAID)]
+    rows = [
+        [_round(exam), _share(exam, "accuracy"), *_confusion(exam, truths)]
+        for exam in sorted(exams, key=lambda exam: exam.get("iteration", 0))
+    ]
+    note = (
+        f"{_count(exams[-1], 'pairs')} pairs that no training saw, each in both orders, by truth "
+        "and by what Bob said of them."
+    )
+    return _card("Bob on held-out pairs", note, heads, rows)
+
+
+def _rounds(rounds: list[dict[str, Any]]) -> str:
+    heads = ["Round", "Games", "Accepted", "Kept", "Incidents", "Bob right", "Mean difficulty"]
+    heads += ["Difficulty, 0 to 10", "CrossHair found too"]
+    heads += [f"{branch}: {said}" for branch in ("SEQ", "SINQ") for said in SAID]
+    rows = []
+    for found in rounds:
+        counted = ("games", "accepted", "kept", "incidents")
+        searched = found.get("crosshair_searched")
+        rows.append(
+            [
+                _round(found),
+                *(_count(found, key) for key in counted),
+                _share(found, "bob_accuracy"),
+                _count(found, "mean_difficulty"),
+                _bars(found.get("difficulties")),
+                f"{_count(found, 'crosshair_found')} of {searched:g}"
+                if is_number(searched) and searched
+                else EMPTY,
+                *_confusion(found, ("seq", "sinq")),
+            ]
+        )
+    note = (
+        "SEQ pairs are equivalent, SINQ pairs are not; the last columns count Bob's single "
+        "judgements. CrossHair is asked for an input of its own where Alice has shown one."
+    )
+    return _card("What was played", note, heads, rows)
+
+
+def _round(row: dict[str, Any]) -> str:
+    return "none" if row.get("iteration") == 0 else esc(row.get("iteration"))
+
+
+def _count(row: dict[str, Any], key: str) -> str:
+    value = row.get(key)
+    return number(value) if is_number(value) else EMPTY
+
+
+def _share(row: dict[str, Any], key: str) -> str:
+    value = row.get(key)
+    return number(value, percent=True) if is_number(value) else EMPTY
+
+
+def _confusion(row: dict[str, Any], truths: tuple[str, ...]) -> list[str]:
+    table = row.get("confusion")
+    counts = [table.get(truth) if isinstance(table, dict) else None for truth in truths]
+    return [
+        number(of_truth[i]) if isinstance(of_truth, list) and len(of_truth) == len(SAID) else EMPTY
+        for of_truth in counts
+        for i in range(len(SAID))
+    ]
+
+
+def _bars(counts: Any) -> str:
+    """A histogram small enough for a cell."""
+    if not isinstance(counts, list) or not all(map(is_number, counts)):
+        return EMPTY
+    most = max([*counts, 1])
+    heights = [round(24 * count / most, 1) for count in counts]
+    bars = "".join(
+        f'<rect x="{7 * i}" y="{24 - height}" width="6" height="{height}">'
+        f"<title>{i} to {i + 1}: {number(count)}</title></rect>"
+        for i, (height, count) in enumerate(zip(heights, counts, strict=True))
+    )
+    width = 7 * len(counts)
+    return f'<svg width="{width}" height="24" fill="currentColor" role="img">{bars}</svg>'
+
+
+def _card(title: str, note: str, heads: list[str], rows: list[list[str]]) -> str:
+    head = "".join(f"<th>{esc(name)}</th>" for name in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return (
+        f'<div class="card"><h3>{esc(title)}</h3><p>{esc(note)}</p><div class="scroll">'
+        f'<table class="results"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        "</div></div>"
+    )

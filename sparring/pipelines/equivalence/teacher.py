@@ -1,0 +1,252 @@
+"""The teacher of the game of equivalence: what a round showed becomes records to be fitted to,
+which add up over the rounds, and the files of the round."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from sparring.core.errors import ConfigError
+from sparring.core.types import Episode, Sample, derive
+from sparring.credit import Credit
+from sparring.models.chat import Chat
+from sparring.pipelines.equivalence import prompts as words
+from sparring.pipelines.equivalence.buffer import histogram, keep
+from sparring.pipelines.equivalence.exam import load_pairs
+from sparring.pipelines.equivalence.game import ACCEPTED, Equivalence
+from sparring.pipelines.equivalence.judge.checkers import INCIDENT
+from sparring.run.config import Config
+from sparring.run.games import make_games
+from sparring.run.rundir import write_whole
+from sparring.run.seats import frozen
+from sparring.tasks import load_tasks
+
+ALICE, BOB = "alice", "bob"
+Record = dict[str, Any]  # system_prompt, user_prompt, output, and what it is known by
+
+
+class EquivalenceTeacher:
+    """Rounds of expert iteration: hard pairs always, easy ones in part, all of it kept."""
+
+    def __init__(self, config: Config, credit: Credit, chat: Chat) -> None:
+        games = [g for g in make_games(config.games).values() if isinstance(g, Equivalence)]
+        if len(games) != 1:
+            raise ConfigError("teach.kind: equivalence needs the game `equivalence`, once")
+        self.config, self.game, self.chat = config, games[0], chat
+        if config.pairs.data is not None:  # found now, not after the first round
+            load_pairs(config.pairs.data, self.game.language)
+        self.policies = {seat: config.players.get(seat, "main") for seat in (ALICE, BOB)}
+        given = {ALICE: config.equivalence.alice_data, BOB: config.equivalence.bob_data}
+        self.records = {seat: earlier(source) for seat, source in given.items()}
+
+    def lessons(
+        self, episodes: list[Episode], iteration: int, run: Path
+    ) -> tuple[list[Sample], dict[str, float]]:
+        accepted = [e for e in episodes if e.void is None and e.facts.get("end") == ACCEPTED]
+        taken = keep(
+            accepted,
+            lambda e: float(e.facts["difficulty"]),
+            lambda e: (e.facts["branch"], int(e.facts["difficulty"])),
+            threshold=self.config.equivalence.threshold,
+            easy=self.config.equivalence.easy,
+            seed=derive(self.config.seed, "buffer", iteration),
+        )
+        for episode in taken:
+            self.records[ALICE] += alice_records(episode, predict=self.config.equivalence.predict)
+            self.records[BOB] += bob_records(episode, self.game.style)
+        found = summary(episodes, accepted, taken)
+        found |= {f"{seat}_records": len(records) for seat, records in self.records.items()}
+        self._write(run / f"iteration_{iteration}", episodes, taken, iteration, found)
+        return self._samples(), _metrics(found)
+
+    def _samples(self) -> list[Sample]:
+        """All records so far, as lessons of whoever sits in the seat and learns."""
+        from sparring.learn.demonstrations import Demonstration, to_samples
+
+        made: list[Sample] = []
+        for seat, records in self.records.items():
+            if frozen(self.policies[seat], self.config):
+                continue
+            weights = balanced(records) if self.config.equivalence.balance else [1.0] * len(records)
+            shown = [
+                Demonstration.of(r["system_prompt"], r["user_prompt"], r["output"], weight)
+                for r, weight in zip(records, weights, strict=True)
+            ]
+            made += to_samples(self.chat, shown, self.policies[seat])
+        return made
+
+    def _write(
+        self,
+        folder: Path,
+        episodes: Sequence[Episode],
+        taken: Sequence[Episode],
+        iteration: int,
+        found: dict[str, Any],
+    ) -> None:
+        folder.mkdir(exist_ok=True)
+        chosen = {e.id for e in taken}
+        rows = [row_of(e, e.id in chosen) for e in episodes]
+        write_lines(folder / "iteration_data.jsonl", (r for r in rows if r["status"] == ACCEPTED))
+        write_lines(folder / "rejected.jsonl", rejections(episodes))
+        for seat, records in self.records.items():
+            write_lines(folder / f"{seat}_training_data.jsonl", records)
+        write_lines(folder / "seq_summary.jsonl", [{"iteration": iteration, **found}])
+
+    def learned(self, policies: Any, iteration: int, run: Path) -> None:
+        """Leave both adapters in the round's folder, as peft saves them."""
+        from sparring.training.finetune import export_adapter
+
+        for seat, policy in self.policies.items():
+            if policy in policies.names() and self.records[seat]:
+                place = run / f"iteration_{iteration}" / f"{seat}_adapters"
+                export_adapter(policies, policy, self.config, place)
+
+    def state(self) -> dict[str, Any]:
+        return {"records": self.records}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.records = {seat: list(records) for seat, records in state["records"].items()}
+
+
+def earlier(source: str | None) -> list[Record]:
+    """Records that other rounds left, to be added to."""
+    if source is None:
+        return []
+    from sparring.learn.demonstrations import Demonstration
+
+    found = []
+    for number, task in enumerate(load_tasks(source, None), 1):
+        Demonstration.from_record(task.data, f"record {number} of {source}")
+        found.append({"system_prompt": "", "task": "given", "branch": "", **task.data})
+    return found
+
+
+def alice_records(episode: Episode, *, predict: bool = False) -> list[Record]:
+    """What Alice should have been asked and what she said: her prompt with the difficulty that was
+    measured in the place of the one that was wished for."""
+    facts = episode.facts
+    language, branch = facts["language"], facts["branch"]
+    prompt = words.alice_prompt(
+        language, branch, facts["p"], facts["function"], facts["difficulty"]
+    )
+    known = {"id": episode.id, "branch": branch, "difficulty": facts["difficulty"]}
+    output = words.written(language, facts["q"], facts["input"])
+    found = [_record(words.ALICE_SYSTEM, prompt, output, task="rewrite", **known)]
+    if facts.get("proof"):
+        # A conversation of one message: the proof is learned as the answer to P, Q and the wish.
+        asked = f"{prompt}\n{output}\n{words.proof_prompt(facts['function'])}"
+        shown = words.fenced(language, facts["proof"])
+        found.append(_record(words.ALICE_SYSTEM, asked, shown, task="prove", **known))
+    if predict:
+        asked = words.difficulty_prompt(language, facts["p"], facts["q"], branch)
+        said = f"{facts['difficulty']:g}"
+        found.append(_record(words.ALICE_SYSTEM, asked, said, task="predict", **known))
+    return found
+
+
+def bob_records(episode: Episode, style: str) -> list[Record]:
+    """The right answer in both orders: Bob's own words where they came to it, else the bare one."""
+    facts = episode.facts
+    truth = facts["branch"] == words.SEQ
+    found = []
+    for swapped in (False, True):
+        own = [
+            a["text"] for a in facts["answers"] if a["swapped"] is swapped and a["said"] is truth
+        ]
+        pair = (facts["q"], facts["p"]) if swapped else (facts["p"], facts["q"])
+        prompt = words.bob_prompt(facts["language"], style, *pair)
+        output = own[0] if own and style == "reason" else words.bob_output(truth, style)
+        known = {"id": episode.id, "branch": facts["branch"], "difficulty": facts["difficulty"]}
+        found.append(_record(words.BOB_SYSTEM, prompt, output, task="judge", **known))
+    return found
+
+
+def _record(system: str, user: str, output: str, **known: Any) -> Record:
+    return {"system_prompt": system, "user_prompt": user, "output": output, **known}
+
+
+def balanced(records: Sequence[Record]) -> list[float]:
+    """Weights by which both branches of a task count the same, and all of it as before: when all
+    that is hard is of one kind, Bob would otherwise learn no more than to say its name."""
+    counts = Counter((r["task"], r["branch"]) for r in records)
+    of_task = Counter(task for task, _ in counts)
+    sizes = Counter(r["task"] for r in records)
+    return [
+        sizes[r["task"]] / (of_task[r["task"]] * counts[r["task"], r["branch"]]) for r in records
+    ]
+
+
+def row_of(episode: Episode, kept: bool) -> Record:
+    """One game as a line of `iteration_data.jsonl`."""
+    facts = episode.facts
+    status = "void" if episode.void is not None else str(facts.get("end", "void"))
+    wanted = (
+        *("language", "branch", "function", "p", "q", "input", "proof", "rule", "evidence"),
+        *("detail", "difficulty", "target", "successes", "unparseable", "tries"),
+        "crosshair_input",
+    )
+    told = {key: facts[key] for key in wanted if facts.get(key) is not None}
+    return {"id": episode.id, "task": episode.task.id, "status": status, "kept": kept, **told}
+
+
+def rejections(episodes: Iterable[Episode]) -> list[Record]:
+    """Every proposal that was not taken, with the reason, and every game that could not be had."""
+    found: list[Record] = []
+    for episode in episodes:
+        known = {"id": episode.id, "task": episode.task.id}
+        if episode.void is not None:
+            kind = INCIDENT if episode.void.startswith(INCIDENT) else "void"
+            found.append({**known, "kind": kind, "reason": episode.void})
+        for number, refused in enumerate(episode.facts.get("rejected", []), 1):
+            branch = episode.facts["branch"]
+            found.append({**known, "branch": branch, "number": number, **refused})
+    return found
+
+
+def summary(
+    episodes: Sequence[Episode], accepted: Sequence[Episode], taken: Sequence[Episode]
+) -> dict[str, Any]:
+    """The round in numbers; `confusion` counts Bob's single judgements by truth and answer."""
+    confusion = {"seq": [0, 0, 0], "sinq": [0, 0, 0]}  # said yes, said no, said neither
+    for episode in accepted:
+        for answer in episode.facts["answers"]:
+            place = {True: 0, False: 1, None: 2}[answer["said"]]
+            confusion[episode.facts["branch"]][place] += 1
+    refused = Counter(r["kind"] for r in rejections(episodes))
+    searched = [e.facts for e in accepted if "crosshair_input" in e.facts]
+    found = [f for f in searched if f["crosshair_input"] is not None]
+    right = confusion["seq"][0] + confusion["sinq"][1]
+    asked = sum(map(sum, confusion.values()))
+    difficulties = [e.facts["difficulty"] for e in accepted]
+    return {
+        "games": len(episodes),
+        "accepted": len(accepted),
+        "accepted_seq": sum(e.facts["branch"] == words.SEQ for e in accepted),
+        "accepted_sinq": sum(e.facts["branch"] == words.SINQ for e in accepted),
+        "kept": len(taken),
+        "void": sum(e.void is not None for e in episodes),
+        "incidents": refused[INCIDENT],
+        "rejections": dict(sorted(refused.items())),
+        "evidence": dict(sorted(Counter(e.facts["evidence"] for e in accepted).items())),
+        "crosshair_searched": len(searched),
+        "crosshair_found": len(found),
+        "crosshair_shorter": sum(len(f["crosshair_input"]) < len(f["input"]) for f in found),
+        "mean_difficulty": fmean(difficulties) if difficulties else None,
+        "difficulties": histogram(difficulties),
+        "bob_accuracy": right / asked if asked else None,
+        "confusion": confusion,
+    }
+
+
+def _metrics(found: dict[str, Any]) -> dict[str, float]:
+    """The numbers of a summary; its tables stay in its file, where the report finds them."""
+    plain = {k: float(v) for k, v in found.items() if isinstance(v, int | float)}
+    return {f"equivalence/{key}": value for key, value in plain.items()}
+
+
+def write_lines(path: Path, rows: Iterable[Record]) -> None:
+    write_whole(path, "".join(json.dumps(row) + "\n" for row in rows).encode())

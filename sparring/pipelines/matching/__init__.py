@@ -1,0 +1,1 @@
+"""A cooperative matching game, played in rounds."""

@@ -1,5 +1,0 @@
-"""What a person looks at: a run as one HTML file that needs nothing but a browser."""
-
-from sparring.report.page import write_report
-
-__all__ = ["write_report"]

@@ -1,8 +1,0 @@
-"""The jail: programs nobody vouches for run here, and only plain data comes out."""
-
-from __future__ import annotations
-
-from sparring.sandbox.bwrap import Probe, SandboxMissing, probe
-from sparring.sandbox.pool import Execution, Limits, Pool
-
-__all__ = ["Execution", "Limits", "Pool", "Probe", "SandboxMissing", "probe"]

@@ -1,0 +1,267 @@
+"""Supervised fitting as a run: epochs over the same lessons, a checkpoint after each, and a folder
+that is a policy wherever one is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sparring.core.errors import ConfigError
+from sparring.core.types import MAIN, Lesson
+from sparring.learn.batches import members
+from sparring.learn.demonstrations import Demonstration, to_samples
+from sparring.learn.distributed import world
+from sparring.learn.distributed.team import TeamLearner, ignore_signals
+from sparring.learn.learner import Learner
+from sparring.models.chat import Chat
+from sparring.models.compute_thread import threads, use_threads
+from sparring.models.device import choose_device, fast_allocations, use_tf32
+from sparring.models.export import export_policy
+from sparring.models.loading import ModelMissing
+from sparring.models.policies import LoraPolicies, Policies, load_policies
+from sparring.models.trained import find_trained
+from sparring.run import checkpoint, console_log, interrupt
+from sparring.run.config import Config, make_config
+from sparring.run.lock import writing
+from sparring.run.rundir import RunDir, append, write_whole
+from sparring.training.metrics import memory_peaks
+
+LESSONS = "lessons.json"  # which lessons a folder was fitted to
+Progress = Callable[[dict[str, Any]], None]
+Make = Callable[[Learner], Sequence[Lesson]]
+Ready = Callable[[Learner, RunDir, Sequence[Lesson]], None]
+
+
+def finetune_config(
+    model: str, *, epochs: int = 3, seed: int = 0, template: str | None = None, **learn: Any
+) -> Config:
+    """The config of a supervised run; the defaults are those that LoRA papers share."""
+    settings = {
+        "objective": "likelihood",
+        "lora_r": 8,
+        "lora_alpha": 16,
+        "lora_dropout": 0.05,
+        "lr": 2e-4,
+        "schedule": "linear",
+        "lr_floor": 0.0,
+        "batch": 16,
+        **learn,
+    }
+    data = {"recipe": "finetune", "policy": model, "iterations": epochs, "seed": seed}
+    data["template"] = template
+    return make_config({**data, "learn": settings, "checkpoint": {"every": 1}})
+
+
+def finetune(
+    config: Config,
+    path: Path,
+    shown: Sequence[Demonstration],
+    *,
+    name: str = MAIN,
+    start: str | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> RunDir:
+    """Fit a policy to demonstrations, from the start or from the last epoch that is whole."""
+    if not shown:
+        raise ConfigError("there is no demonstration to learn from")
+    told = {"kind": "demonstrations", "count": len(shown), "from": start or ""}
+    told["sha256"] = digest([asdict(one) for one in shown])
+
+    def make(learner: Learner) -> Sequence[Lesson]:
+        limit = getattr(learner.policies.config, "max_position_embeddings", None)
+        samples = to_samples(Chat(learner.policies.tokenizer), shown, name, limit)
+        if not samples:
+            raise ConfigError(f"every demonstration is longer than the model's {limit} tokens")
+        return samples
+
+    return fit_run(
+        config, path, make, told, name=name, start=start, resume=resume, progress=progress
+    )
+
+
+def fit_run(
+    config: Config,
+    path: Path,
+    make: Make,
+    told: dict[str, Any],
+    *,
+    ready: Ready | None = None,
+    name: str = MAIN,
+    start: str | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> RunDir:
+    """Epochs over the lessons that `make` gives; `told` says which they are, and a folder that was
+    fitted to others is refused. `ready` may add to the lessons what only the model knows."""
+    with interrupt.listening(), writing(path), console_log.kept(path):
+        _refuse_others(path, told)
+        with learning(config, name, start) as learner:
+            lessons = make(learner)  # before the folder: what cannot be used leaves nothing behind
+            run = RunDir.open(path, config, resume=resume)
+            write_whole(path / LESSONS, json.dumps(told, indent=1).encode())
+            first = _resume_from(run, learner)
+            if ready is not None:
+                ready(learner, run, lessons)
+            with interrupt.deferred():
+                _epochs(config, run, learner, lessons, first, progress)
+            export_adapter(learner.policies, name, config, path / "adapter")
+    return run
+
+
+def _epochs(
+    config: Config,
+    run: RunDir,
+    learner: Learner,
+    lessons: Sequence[Lesson],
+    first: int,
+    progress: Progress | None,
+) -> None:
+    tokens = sum(len(s.ids) for lesson in lessons for s in members(lesson))
+    for epoch in range(first + 1, config.iterations + 1):
+        began = time.perf_counter()
+        try:
+            with interrupt.limited():
+                stats = learner.fit(lessons, epoch - 1, config.iterations)
+        except interrupt.GivenUp:
+            interrupt.leave(epoch - 1, config.iterations, "epoch")
+            raise
+        spent = time.perf_counter() - began
+        metrics = {"iteration": epoch, "lessons": len(lessons), **stats}
+        metrics |= {"time/learn_s": spent, "tokens_per_s": tokens / spent, **memory_peaks()}
+        append(run.metrics, metrics)
+        due = epoch % config.checkpoint.every == 0 or epoch == config.iterations
+        if due or interrupt.asked():
+            _save(run, learner, epoch)
+        if progress is not None:
+            progress(metrics)
+        interrupt.leave(epoch, config.iterations, "epoch")
+
+
+@contextmanager
+def learning(config: Config, name: str, start: str | None) -> Iterator[Learner]:
+    """The learner while it is needed. Where a launcher started several processes, the others make
+    one like it and do what this one does, until it is done or leaves in good order."""
+    if world.size() > 1:
+        _all(config.engine.device).hand_out((config.model_dump(mode="json"), name, start))
+    learner = make_learner(config, name, start)
+    try:
+        yield learner
+    except (ConfigError, interrupt.Interrupted, interrupt.Left):
+        learner.dismiss()
+        raise
+    learner.dismiss()
+
+
+def help_fit(device: str) -> None:
+    """The life of a process other than the first: one learner after the other."""
+    ignore_signals()
+    together = _all(device)
+    while (asked := together.hand_out()) is not None:
+        config, name, start = asked
+        try:
+            learner = make_learner(make_config(config), name, start)
+        except ConfigError:
+            continue  # the first process says so
+        assert isinstance(learner, TeamLearner)
+        learner.serve()
+
+
+@contextmanager
+def leading(device: str) -> Iterator[None]:
+    """While this lasts, the other processes wait for learners to help; then they leave."""
+    if world.size() == 1:
+        yield
+        return
+    together = _all(device)
+    try:
+        yield
+    except (ConfigError, interrupt.Interrupted, interrupt.Left):
+        together.hand_out(None)
+        raise
+    together.hand_out(None)
+
+
+def _all(device: str) -> world.World:
+    return world.World(world.size(), choose_device(device, "auto")[0])
+
+
+def make_learner(config: Config, name: str, start: str | None) -> Learner:
+    """The model on its device, with one policy to move, which begins as `start` says."""
+    if config.learn.spread:
+        raise ConfigError("learn.spread is for the loop; demonstrations and pairs learn without")
+    fast_allocations()
+    device, dtype = choose_device(config.engine.device, config.engine.dtype)
+    together = _all(config.engine.device)
+    device = world.own_device(device)
+    use_tf32(config.engine.tf32, device)
+    try:
+        policies = load_policies(
+            config.policy,
+            config.learn,
+            device=device,
+            dtype=dtype,
+            seed=config.seed,
+            template=config.template,
+        )
+    except ModelMissing as error:
+        raise ConfigError(str(error)) from error
+    policies.add(name)
+    if start is not None:
+        found = find_trained(start)
+        if found is None:
+            raise ConfigError(f"{start} is neither a run nor a folder with an adapter of peft")
+        if found.config.policy not in ("", config.policy):
+            raise ConfigError(f"{start} was made for {found.config.policy}, not {config.policy}")
+        try:
+            found.load_into(policies, name)
+        except ValueError as error:
+            raise ConfigError(f"{start} cannot be gone on from: {error}") from error
+    kind = TeamLearner if together.size > 1 else Learner
+    learner = kind(policies, [name], config.learn, seed=config.seed)
+    learner.world = together
+    return learner
+
+
+def digest(records: Any) -> str:
+    return hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()
+
+
+def _refuse_others(path: Path, told: dict[str, Any]) -> None:
+    file = path / LESSONS
+    if file.is_file() and json.loads(file.read_text()) != told:
+        raise ConfigError(f"{path} was fitted to other lessons; choose another folder")
+
+
+def _resume_from(run: RunDir, learner: Learner) -> int:
+    found = checkpoint.load_latest(run.checkpoints)
+    if found is None:
+        _save(run, learner, 0)
+        return 0
+    step, tensors, state, problems = found
+    use_threads(state.get("threads", threads()))
+    learner.load(tensors)
+    for name, version in state["versions"].items():
+        learner.policies.set_version(name, version)
+    run.rewind(step)
+    for problem in problems:
+        run.event(step, "damaged_checkpoint", problem)
+    return step
+
+
+def _save(run: RunDir, learner: Learner, epoch: int) -> None:
+    versions = {n: learner.policies.version(n) for n in learner.policies.names()}
+    state = {"iteration": epoch, "versions": versions, "threads": threads()}
+    checkpoint.save(run.checkpoints, epoch, learner.state(), state)
+
+
+def export_adapter(policies: Policies, name: str, config: Config, folder: Path) -> None:
+    """The adapter in peft's own form, for whoever takes it elsewhere; full weights have none."""
+    if isinstance(policies, LoraPolicies):
+        export_policy(policies, name, config.policy, folder)

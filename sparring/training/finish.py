@@ -1,0 +1,130 @@
+"""What happens when the loop is done: the result is measured against where it began, the
+checkpoints are ranked against each other, and the report is written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from sparring.core.types import MAIN, Sampling, derive, episode_to_json
+from sparring.engines.load import add_policy, load_engine
+from sparring.run import checkpoint
+from sparring.run.config import Config
+from sparring.run.games import make_games
+from sparring.run.lock import writing
+from sparring.run.rundir import RunDir, write_whole
+from sparring.training import requirements
+from sparring.view import write_report
+
+UNTRAINED = "untrained"
+_SHOWN = 12  # evaluation games kept for the report, per opponent
+_RUNGS = 6  # checkpoints on the ladder
+_SIZED = 48  # games of a matching at each size of table
+
+
+def finish(path: Path) -> Path:
+    """Evaluate a finished run as its config says, and write its report."""
+    run = RunDir.existing(path)
+    with writing(path):
+        _evaluate(run)
+        return write_report(path)
+
+
+def _evaluate(run: RunDir) -> None:
+    config = run.config().evaluate
+    games = make_games(run.config().games)
+    ranked = MAIN in requirements.learned_policies(run.config(), games.values())
+    if config.final and ranked:
+        asyncio.run(_closing_evaluation(run))
+    if config.ladder and ranked:
+        asyncio.run(_ladder(run))
+    if run.config().schedule.enabled:
+        from sparring.pipelines.adversarial.crossplay import count_bugs, crossplay
+
+        count_bugs(run)
+        if config.ladder:
+            asyncio.run(crossplay(run, config.ladder))
+
+
+async def _closing_evaluation(run: RunDir) -> None:
+    """The last weights and the first ones, over the same games."""
+    from sparring.evaluation.cooperative import by_size
+    from sparring.evaluation.sampling import as_trained
+    from sparring.evaluation.standard import evaluate
+    from sparring.pipelines.matching.game import MatchingGame
+
+    config = run.config()
+    games = {n: g for n, g in make_games(config.games).items() if g.zero_sum or g.cooperative}
+    if not games:
+        return
+    engine, name = load_engine(f"{run.path}@last", **_device(config))
+    add_policy(engine, f"{run.path}@0", UNTRAINED)
+    plan: dict[str, Any] = {
+        "count": config.evaluate.final,
+        "seed": derive(config.seed, "final"),
+        "sampling": as_trained(config),
+    }
+    heat = config.evaluate.temperature
+    trained, episodes = await evaluate(games, engine, policy=name, temperature=heat, **plan)
+    untrained, _ = await evaluate(games, engine, policy=UNTRAINED, temperature=heat, **plan)
+    matchings = {n: g for n, g in games.items() if isinstance(g, MatchingGame)}
+    for policy, results in ((name, trained), (UNTRAINED, untrained)):
+        for n, g in matchings.items():
+            results[n]["by_size"] = await by_size(
+                n, g, engine.act, policy, min(_SIZED, plan["count"]), seed=plan["seed"],
+                sampling=as_trained(config, heat),
+            )  # fmt: skip
+    found = {**trained, UNTRAINED: untrained}
+    write_whole(run.path / "evaluation.json", json.dumps(found, indent=1).encode())
+    shown = [e for i, e in enumerate(episodes) if i % config.evaluate.final < _SHOWN]
+    run.write_episodes(
+        run.path / "evaluation_games.jsonl.gz", (json.dumps(episode_to_json(e)) for e in shown)
+    )
+
+
+async def _ladder(run: RunDir) -> None:
+    """Checkpoints, evenly spread over the run, each against each."""
+    from sparring.evaluation.arena import round_robin
+    from sparring.evaluation.ratings import MODEL, Result, fit
+    from sparring.evaluation.sampling import as_trained, described, noted
+
+    config = run.config()
+    games = {n: g for n, g in make_games(config.games).items() if g.zero_sum}
+    steps = spread(checkpoint.steps(run.checkpoints), _RUNGS)
+    if not games or len(steps) < 2:
+        return
+    engine, _ = load_engine(f"{run.path}@{steps[0]}", **_device(config))
+    names = [f"iteration {step}" for step in steps]
+    for step, name in zip(steps, names, strict=True):
+        add_policy(engine, f"{run.path}@{step}", name)
+    results: list[Result] = []
+    used: dict[str, set[Sampling]] = {}
+    for name, game in games.items():
+        used[name] = set[Sampling]()
+        results += await round_robin(
+            name, game, noted(engine.act, names[0], used[name]), names, config.evaluate.ladder,
+            seed=config.seed, sampling=as_trained(config),
+        )  # fmt: skip
+    fitted = fit(results)
+    found = {
+        "model": MODEL,
+        "played": {name: described(games[name], found) for name, found in used.items()},
+        "draw": fitted.draw,
+        "ratings": [rating._asdict() for rating in fitted.ratings],
+        "results": [result._asdict() for result in results],
+    }
+    write_whole(run.path / "ladder.json", json.dumps(found, indent=1).encode())
+
+
+def _device(config: Config) -> dict[str, str]:
+    """Where and in which precision the policy was trained: it is measured as it played."""
+    return {"device": config.engine.device, "dtype": config.engine.dtype}
+
+
+def spread(items: list[int], most: int) -> list[int]:
+    """At most `most` of the items, the first and the last among them, evenly apart."""
+    if len(items) <= most:
+        return items
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]

@@ -1,0 +1,226 @@
+"""Finished games as training instances: one for each player's perspective, grouped by table, in
+parquet files that this package and verl both read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sparring.core.errors import ConfigError
+from sparring.core.types import Episode, Message, Sample, Task, episode_to_json
+from sparring.credit.group_relative import centred
+from sparring.credit.samples import join
+from sparring.pipelines.matching.tables import shown
+
+FORMAT = 1  # of the parquet files; another one is refused
+GAMES, TRAIN, VAL = "selfplay_games.jsonl", "train.parquet", "val.parquet"
+AGENT = "sparring_game"  # the agent loop that plays such a row inside verl
+Grouping = Literal["table", "game"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the games of one file have in common."""
+
+    game: str  # a registry name, or module:Class
+    options: dict[str, Any]
+    grouping: Grouping = "table"
+
+    def as_json(self) -> str:
+        return json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One player's perspective of one game. Instances of one `index` are compared."""
+
+    index: int
+    seat: str
+    episode: str
+    task: Task
+    reward: float
+    prompt: list[Message]
+    sample: Sample  # its advantages are not known yet: 0
+
+
+def instances(episodes: Sequence[Episode], grouping: Grouping = "table") -> list[Instance]:
+    """Two instances for each game of two: what each player was asked first, and all it said.
+    `table` puts all games on one table under one index, `game` only the two of a game."""
+    tables = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
+    found = []
+    for number, episode in enumerate(episodes):
+        if episode.void is not None:
+            continue
+        index = tables[episode.group] if grouping == "table" else number
+        for seat in dict.fromkeys(turn.seat for turn in episode.turns):
+            turns = [turn for turn in episode.turns if turn.seat == seat]
+            prompt = [{"role": "user", "content": turns[0].shown}]
+            reward = episode.rewards[seat]
+            for sample in join([(turn, 0.0) for turn in turns if turn.trainable]):
+                found.append(
+                    Instance(index, seat, episode.id, episode.task, reward, prompt, sample)
+                )
+    return found
+
+
+def split_tables(episodes: Sequence[Episode], val: float) -> tuple[list[Episode], list[Episode]]:
+    """Games to train on and games to validate on; all games of a table are on one side. Where
+    there are two tables or more and something is to be kept back, at least one is."""
+    tables = list(dict.fromkeys(e.group for e in episodes))
+    kept = min(len(tables) - 1, max(1, round(val * len(tables)))) if val > 0 else 0
+    last = set(tables[len(tables) - kept :])
+    return (
+        [e for e in episodes if e.group not in last],
+        [e for e in episodes if e.group in last],
+    )
+
+
+def lessons(found: Sequence[Instance], *, scale: bool, leave_one_out: bool) -> list[Sample]:
+    """Samples with the advantages that GRPO gives within each index."""
+    groups: dict[int, list[Instance]] = {}
+    for one in found:
+        groups.setdefault(one.index, []).append(one)
+    samples = []
+    for group in groups.values():
+        rewards = [one.reward for one in group]
+        for one, advantage in zip(
+            group, centred(rewards, scale=scale, leave_one_out=leave_one_out), strict=True
+        ):
+            one.sample.advantages = [advantage * mask for mask in one.sample.mask]
+            samples.append(one.sample)
+    return samples
+
+
+def game_record(episode: Episode, index: int) -> dict[str, Any]:
+    """One line of selfplay_games.jsonl: all of the episode, and first what a person looks for."""
+    facts, data = episode.facts, episode.task.data
+    head: dict[str, Any] = {"index": index, "score": facts.get("score")}
+    if episode.game == "matching":
+        head |= {"table": data.get("table"), "views": {s: _view(data, s) for s in data["seen"]}}
+    head["actions"] = facts.get("moves")
+    return {**head, "episode": episode_to_json(episode)}
+
+
+def _view(data: Mapping[str, Any], seat: str) -> dict[str, Any]:
+    """A private view as a grid, null where nothing is seen."""
+    cells, places = shown(data, seat), range(len(data["table"]))
+    grid = [[cells.get((r, c)) for c in places] for r in places]
+    return {"shown": grid, "scale": data["scales"][seat]}
+
+
+def write_parquet(path: Path, source: Source, found: Sequence[Instance], split: str) -> None:
+    """The columns verl's dataset asks for, and beside them what was sampled."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [_row(one, source, split) for one in found]
+    table = pa.Table.from_pylist(
+        rows, schema=_schema().with_metadata({"sparring": source.as_json()})
+    )
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    pq.write_table(table, unfinished)
+    unfinished.replace(path)
+
+
+def read_parquet(path: Path) -> tuple[Source, list[Instance]]:
+    """What `write_parquet` wrote; anything else is refused by name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise ConfigError(
+            f"there is no {path.name} in {path.parent}; `sparring selfplay` writes it"
+        )
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ConfigError(f"{path} cannot be read as parquet: {error}") from error
+    source = _source(path, (table.schema.metadata or {}).get(b"sparring"))
+    if table.schema.names != _schema().names:
+        raise ConfigError(f"{path} has other columns than {', '.join(_schema().names)}")
+    return source, [_instance(row) for row in table.to_pylist()]
+
+
+def _source(path: Path, note: bytes | None) -> Source:
+    if note is None:
+        raise ConfigError(f"{path} was not written by `sparring selfplay`: it says nothing of it")
+    said = json.loads(note)
+    if said.get("format") != FORMAT:
+        raise ConfigError(
+            f"{path} has format {said.get('format')}, and this version of sparring reads {FORMAT}: "
+            "play the games again, or read them with the version that wrote them"
+        )
+    return Source(said["game"], said["options"], said["grouping"])
+
+
+def _row(one: Instance, source: Source, split: str) -> dict[str, Any]:
+    sample = one.sample
+    return {
+        "data_source": f"sparring/{source.game}",
+        "prompt": one.prompt,
+        "ability": "game",
+        "reward_model": {"style": "rule", "ground_truth": json.dumps(one.task.data)},
+        "agent_name": AGENT,
+        "extra_info": {
+            "index": one.index,
+            "split": split,
+            "game": source.game,
+            "options": json.dumps(source.options),
+            "seat": one.seat,
+            "task_id": one.task.id,
+            "episode": one.episode,
+            "score": one.reward,
+        },
+        "ids": sample.ids,
+        "mask": sample.mask,
+        "logprobs": sample.logprobs,
+        "temperature": sample.temperature,
+        "policy": sample.policy,
+    }
+
+
+def _instance(row: Mapping[str, Any]) -> Instance:
+    extra = row["extra_info"]
+    sample = Sample(
+        row["policy"],
+        row["ids"],
+        row["mask"],
+        [0.0] * len(row["ids"]),
+        row["logprobs"],
+        row["temperature"],
+    )
+    return Instance(
+        extra["index"],
+        extra["seat"],
+        extra["episode"],
+        Task(extra["task_id"], extra["game"], json.loads(row["reward_model"]["ground_truth"])),
+        extra["score"],
+        row["prompt"],
+        sample,
+    )
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    text = pa.string()
+    extra = {"index": pa.int64(), "split": text, "game": text, "options": text, "seat": text}
+    extra |= {"task_id": text, "episode": text, "score": pa.float64()}
+    return pa.schema(
+        {
+            "data_source": text,
+            "prompt": pa.list_(pa.struct({"role": text, "content": text})),
+            "ability": text,
+            "reward_model": pa.struct({"style": text, "ground_truth": text}),
+            "agent_name": text,
+            "extra_info": pa.struct(extra),
+            "ids": pa.list_(pa.int64()),
+            "mask": pa.list_(pa.int64()),
+            "logprobs": pa.list_(pa.float64()),
+            "temperature": pa.float64(),
+            "policy": text,
+        }
+    )

@@ -1,0 +1,61 @@
+"""Which games an iteration plays: on what, with which seeds, and who sits where."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from sparring.core.collect import Job
+from sparring.core.game import Game
+from sparring.core.types import Task, derive
+from sparring.run.config import Config
+from sparring.run.schedule import Step
+from sparring.tasks import draw
+from sparring.training import requirements
+from sparring.training.opponents import Opponents
+
+
+def make_jobs(
+    config: Config,
+    games: dict[str, Game],
+    opponents: Opponents,
+    iteration: int,
+    tasks: Mapping[str, Sequence[Task]] | None = None,
+    step: Step | None = None,
+) -> list[Job]:
+    """One iteration's games. Their seeds and tasks come from the run's seed, so that any
+    iteration can be played again without those before it. A step of a schedule says which seat
+    learns, and from which stage."""
+    names = list(games)
+    weights = [float(config.games[name].get("weight", 1.0)) for name in names]
+    learned = frozenset(requirements.learned_policies(config, games.values()))
+    learning = requirements.learning_seats(config, games.values())
+    stages = None
+    if step is not None:
+        learning &= {step.seat}
+        stages = None if config.schedule.together else frozenset({step.name})
+    tables = -(-config.collect.episodes // config.collect.group)
+    jobs = []
+    for i in range(config.collect.episodes):
+        table, seed = i // config.collect.group, derive(config.seed, iteration, i)
+        of_group = derive(config.seed, iteration, "group", table)
+        name = random.Random(of_group).choices(names, weights)[0]
+        given, place = (tasks or {}).get(name), (iteration - 1) * tables + table
+        jobs.append(
+            Job(
+                id=f"{iteration}-{i}",
+                name=name,
+                game=games[name],
+                task=draw(games[name].suited(given, seed), config.seed, place)
+                if given
+                else games[name].task(of_group),
+                seed=seed,
+                # One for the whole group: it is to compare like with like.
+                seating=opponents.seating(games[name].seats, place, derive(of_group, "seating")),
+                group=f"{iteration}-{table}",
+                learned=learned,
+                learning=learning,
+                stages=stages,
+            )
+        )
+    return jobs

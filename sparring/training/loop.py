@@ -1,0 +1,224 @@
+"""The loop: collect, teach, fit, record. Everything else in the package is called from here."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sparring.core.collect import Job
+from sparring.core.game import opened
+from sparring.core.types import MAIN
+from sparring.engines.published import check_versions
+from sparring.evaluation.held_out import evaluate_held_out
+from sparring.models.compute_thread import workbench
+from sparring.models.device import choose_device
+from sparring.pipelines.code.mbpp import evaluate_run
+from sparring.run import checkpoint, console_log, interrupt
+from sparring.run.config import Config
+from sparring.run.lock import writing
+from sparring.run.rundir import RunDir, append, read_lines
+from sparring.run.tracking import Tracking
+from sparring.training import requirements
+from sparring.training.checkpoint_names import due, find
+from sparring.training.jobs import make_jobs
+from sparring.training.metrics import (
+    lesson_tokens,
+    memory_peaks,
+    place,
+    staleness,
+    summaries,
+    summarize,
+    timings,
+)
+from sparring.training.opponents import against_league
+from sparring.training.overlap import Ahead, InTurn, Played, held_to_who_spoke, make_batches
+from sparring.training.state import Parts, build, resume_from, roll_back, stop_if_void
+
+Progress = Callable[[dict[str, Any]], None]
+log = logging.getLogger(__name__)
+
+
+def train(
+    config: Config,
+    path: Path,
+    *,
+    resume: bool = False,
+    resume_at: str | None = None,
+    progress: Progress | None = None,
+) -> RunDir:
+    """Run a config into a folder, from the start or from its last good checkpoint; `resume_at`
+    names another one."""
+    told = config.engine
+    device = choose_device(told.device, told.dtype, config.learn.weights)[0]
+    kept = console_log.kept(path)
+    with interrupt.listening(), writing(path), kept, workbench(device):
+        return _train(config, path, resume, resume_at, progress or (lambda metrics: None))
+
+
+def _train(
+    config: Config, path: Path, resume: bool, resume_at: str | None, progress: Progress
+) -> RunDir:
+    if resume_at is not None:
+        find(path / "checkpoints", resume_at)  # one that is not there makes no folder
+    parts = build(config, path)  # before the folder: what cannot be had leaves nothing behind
+    run = RunDir.open(path, config, resume=resume or resume_at is not None)
+    first = resume_from(run, parts, resume_at)
+    for notice in parts.engine.notices():
+        log.warning(notice)
+        run.event(first, "not_trainable", notice)
+    tracking = Tracking(config, run.path, first)
+    try:
+        asyncio.run(_play(run, parts, tracking, first, progress))
+    except (interrupt.Interrupted, interrupt.Left):
+        parts.learner.dismiss()
+        raise
+    finally:
+        tracking.close()
+    parts.learner.dismiss()
+    return run
+
+
+async def _play(
+    run: RunDir, parts: Parts, tracking: Tracking, first: int, progress: Progress
+) -> None:
+    async with opened(parts.games.values(), parts.config.sandbox):
+        if not any(read_lines(run.metrics)):
+            before = await evaluate_held_out(parts.config, parts.games, parts.engine)
+            before |= await evaluate_run(parts.config, parts.engine, run.path, 0)
+            if before:
+                append(run.metrics, {"iteration": 0, **before})
+                tracking.log({"iteration": 0, **before})
+        try:
+            await _loop(run, parts, tracking, first, progress)
+        finally:
+            for players in {parts.engine, parts.collecting}:
+                await players.close()
+
+
+async def _loop(
+    run: RunDir, parts: Parts, tracking: Tracking, first: int, progress: Progress
+) -> None:
+    config = parts.config
+
+    def jobs_of(iteration: int) -> list[Job]:
+        step = parts.steps[iteration - 1] if parts.steps else None
+        return make_jobs(config, parts.games, parts.opponents, iteration, parts.tasks, step)
+
+    batches = make_batches(parts, jobs_of, first)
+    gc.freeze()  # what is there by now stays: looking for garbage in it took a fifth of a run
+    try:
+        with interrupt.deferred():
+            for iteration in range(first + 1, config.iterations + 1):
+                await _iterate(run, parts, tracking, batches, iteration, progress)
+    finally:
+        gc.unfreeze()
+        await batches.close()
+
+
+async def _iterate(
+    run: RunDir,
+    parts: Parts,
+    tracking: Tracking,
+    batches: InTurn | Ahead,
+    iteration: int,
+    progress: Progress,
+) -> None:
+    config, step = parts.config, parts.steps[iteration - 1] if parts.steps else None
+    started = time.perf_counter()
+    played = await _played(run, parts, batches, iteration)
+    episodes, collected = played.episodes, time.perf_counter()
+    told = await batches.learn(partial(_learn, run, parts, played, iteration))
+    parts.opponents.learn_scores(against_league(episodes))
+    parts.opponents.grow(parts.learner.policies, iteration)
+    batches.learned(iteration)
+    learned = time.perf_counter()
+    metrics = {"iteration": iteration, **place(step), **summarize(episodes), **told}
+    metrics |= summaries(parts.games, episodes) | parts.collecting.metrics()
+    metrics |= {f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()}
+    if iteration % config.evaluate.every == 0 or iteration == config.iterations:
+        metrics |= await _evaluate(parts)
+        metrics |= await evaluate_held_out(config, parts.games, parts.engine)
+    metrics |= await evaluate_run(config, parts.engine, run.path, iteration)
+    ended = time.perf_counter()
+    metrics |= timings(
+        metrics,
+        played.split,
+        collect=played.seconds,
+        learn=learned - collected,
+        evaluate=ended - learned,
+        total=ended - started,
+    )
+    metrics |= memory_peaks()
+    reason = parts.guard.watch(metrics)
+    if reason:
+        roll_back(run, parts, iteration, reason)
+        await batches.rolled_back(iteration)
+        metrics["guard/rollbacks"] = parts.guard.rollbacks
+    run.record(metrics, episodes)
+    tracking.log(metrics)
+    stop_if_void(run, parts, iteration, episodes)
+    best = (
+        not reason
+        and "eval/score" in metrics
+        and parts.guard.improved(metrics["eval/score"], iteration)
+    )
+    if (
+        best
+        or iteration % config.checkpoint.every == 0
+        or iteration == config.iterations
+        or (step is not None and due(config, step))
+        or interrupt.asked()
+    ):
+        parts.save(run, iteration, await batches.state(iteration))
+    progress(metrics)
+    interrupt.leave(iteration, config.iterations)
+
+
+async def _played(run: RunDir, parts: Parts, batches: InTurn | Ahead, iteration: int) -> Played:
+    """An iteration's games. Where they are given up, the weights have not moved since the iteration
+    before, and a checkpoint of that is left."""
+    try:
+        return await batches.played(iteration)
+    except interrupt.GivenUp:
+        if iteration - 1 not in checkpoint.steps(run.checkpoints):
+            parts.save(run, iteration - 1, await batches.state(iteration - 1))
+        interrupt.leave(iteration - 1, parts.config.iterations)
+        raise
+
+
+def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[str, float]:
+    """The weights move; what there is to say of it."""
+    requirements.need_whole_draws(parts.config, played.episodes)
+    policies = parts.learner.policies
+    versions = {name: policies.version(name) for name in policies.names()}
+    check_versions(played.episodes, versions, parts.config.collect.ahead)
+    behind = staleness(played.episodes, versions)
+    lessons, told = parts.teacher.lessons(played.episodes, iteration, run.path)
+    stats = parts.learner.fit(lessons, iteration - 1, parts.config.iterations)
+    parts.teacher.learned(policies, iteration, run.path)
+    found = {"lesson_tokens": lesson_tokens(lessons), **behind, **told, **stats}
+    return held_to_who_spoke(found, played.canary)
+
+
+async def _evaluate(parts: Parts) -> dict[str, float]:
+    from sparring.evaluation.sampling import as_trained
+    from sparring.evaluation.standard import as_metrics, evaluate
+
+    if MAIN not in parts.learner.policies.names():  # seats of their own have no common opponent
+        return {}
+    config = parts.config.evaluate
+    found, _ = await evaluate(
+        parts.games,
+        parts.engine,
+        count=config.games,
+        seed=parts.config.seed,
+        sampling=as_trained(parts.config),
+        temperature=config.temperature,
+    )
+    return as_metrics(found)

@@ -1,0 +1,229 @@
+"""Where a batch of games comes from: played in turn with learning, or ahead of it.
+
+Ahead, games of later iterations are played while earlier ones are learned from, by an engine whose
+weights are a copy. Which weights play which batch is a rule, not a race: with `collect.ahead` = k,
+the games of iteration i are played with the weights after iteration i - 1 - k (the first ones,
+where there are none so old). So no turn is staler than k updates, however slow or fast anyone is,
+and a run that died and was resumed plays what it would have played.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sparring.core.collect import Job, collect
+from sparring.core.errors import ConfigError
+from sparring.core.types import Episode, Sampling, episode_from_json, episode_to_json
+from sparring.models.compute_thread import bench
+from sparring.run import interrupt
+from sparring.run.config import Config
+
+if TYPE_CHECKING:
+    from sparring.models.policies import Snapshot
+    from sparring.training.state import Parts
+
+Found = TypeVar("Found")
+JobsOf = Callable[[int], list[Job]]
+
+
+@dataclass
+class Played:
+    """One iteration's games, and what was seen while they were played."""
+
+    episodes: list[Episode]
+    seconds: float = 0.0
+    split: dict[str, float] = field(default_factory=dict)
+    canary: dict[str, float] = field(default_factory=dict)  # policy -> gap, where checked already
+
+
+class InTurn:
+    """Play, then learn, then play: nothing is stale."""
+
+    def __init__(self, parts: Parts, jobs_of: JobsOf) -> None:
+        self.parts, self.jobs_of = parts, jobs_of
+
+    async def played(self, iteration: int) -> Played:
+        return await interrupt.in_time(_play(self.parts, partial(self.jobs_of, iteration)))
+
+    async def learn(self, lesson: Callable[[], Found]) -> Found:
+        async with self.parts.engine.learning():
+            if bench() is None:
+                return lesson()
+            return await asyncio.get_running_loop().run_in_executor(bench(), lesson)
+
+    def learned(self, iteration: int) -> None:
+        """The weights after an iteration are there."""
+
+    async def rolled_back(self, iteration: int) -> None:
+        """They are gone, and others are in their place."""
+
+    async def state(self, iteration: int) -> list[dict[str, Any]]:
+        """What a checkpoint after an iteration needs to go on from."""
+        return []
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclass
+class _Planned:
+    after: int  # the iteration whose weights play it
+    games: asyncio.Future[Played]
+
+
+class Ahead:
+    """One batch after the other is played in the background, on a copy of the weights, while a
+    thread learns."""
+
+    def __init__(self, parts: Parts, jobs_of: JobsOf, first: int) -> None:
+        self.parts, self.jobs_of = parts, jobs_of
+        self.bound, self.last = parts.config.collect.ahead, parts.config.iterations
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learn")
+        self._hearing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="canary")
+        self._planned: dict[int, _Planned] = {}
+        self._known: dict[str, int] = {}  # versions that the copy has, or is going to be given
+        for number, batch in enumerate(parts.in_hand, first + 1):
+            done = asyncio.get_running_loop().create_future()
+            done.set_result(_from_json(batch))
+            self._planned[number] = _Planned(first - 1, done)
+        self.learned(first)
+
+    async def played(self, iteration: int) -> Played:
+        started = time.perf_counter()
+        found = await self._planned[iteration].games
+        del self._planned[iteration]
+        found.split["blocked"] = time.perf_counter() - started
+        return found
+
+    async def learn(self, lesson: Callable[[], Found]) -> Found:
+        from sparring.models.device import on_own_stream
+
+        def apart() -> Found:
+            with on_own_stream(self.parts.learner.policies.device):
+                return lesson()
+
+        async with self.parts.engine.learning():
+            return await asyncio.get_running_loop().run_in_executor(self._thread, apart)
+
+    def learned(self, iteration: int) -> None:
+        """Plan what may be played with the weights that there are now."""
+        begin = max(self._planned, default=iteration) + 1
+        wanted = range(begin, min(iteration + self.bound + 1, self.last) + 1)
+        if not wanted:
+            return
+        snapshot = self.parts.learner.policies.snapshot(self._known)
+        self._known = dict(snapshot.versions)
+        for number in wanted:
+            shown = snapshot if number == begin else None  # the next is played with the same
+            games = self._play(self.jobs_of(number), shown, self._planned.get(number - 1))
+            self._planned[number] = _Planned(iteration, asyncio.ensure_future(games))
+
+    async def _play(
+        self, jobs: list[Job], snapshot: Snapshot | None, before: _Planned | None
+    ) -> Played:
+        from sparring.learn.canary import spoken_gaps
+
+        if before is not None:
+            await asyncio.wait([before.games])
+            before.games.result()  # nothing is played after a failure
+        collecting, learner, config = self.parts.collecting, self.parts.learner, self.parts.config
+        if snapshot is not None:
+            collecting.policies.show(snapshot)
+            collecting.publish()
+        found = await _play(self.parts, lambda: jobs)
+        # Before the copy moves on: afterwards nobody has the weights that spoke.
+        found.canary = await asyncio.get_running_loop().run_in_executor(
+            self._hearing,
+            partial(spoken_gaps, learner, collecting.policies, found.episodes, config.canary),
+        )
+        return found
+
+    async def rolled_back(self, iteration: int) -> None:
+        """What was played, or is being played, was played by weights that are gone."""
+        await self._drop()
+        self._known = {}  # versions repeat after a roll-back, weights do not
+        self.learned(iteration)
+
+    async def state(self, iteration: int) -> list[dict[str, Any]]:
+        """The batches that were begun with weights older than this iteration's. They are waited
+        for; the one that is played with this iteration's can be played again from it."""
+        old = [plan for _, plan in sorted(self._planned.items()) if plan.after < iteration]
+        return [_to_json(await plan.games) for plan in old]
+
+    async def close(self) -> None:
+        await self._drop()
+        # Whoever is learning ends its iteration; nothing may move once the run is over.
+        self._thread.shutdown(wait=True)
+        self._hearing.shutdown(wait=True)
+
+    async def _drop(self) -> None:
+        games = [plan.games for plan in self._planned.values()]
+        for task in games:
+            task.cancel()
+        await asyncio.gather(*games, return_exceptions=True)
+        self._planned.clear()
+        # A thread cannot be cancelled; it must not use the copy when that is given to others.
+        await asyncio.get_running_loop().run_in_executor(self._hearing, int)
+        await self.parts.collecting.idle()
+
+
+def make_batches(parts: Parts, jobs_of: JobsOf, first: int) -> InTurn | Ahead:
+    """The source of a run's games, after the iteration it goes on from."""
+    return Ahead(parts, jobs_of, first) if parts.config.collect.ahead else InTurn(parts, jobs_of)
+
+
+def held_to_who_spoke(stats: Mapping[str, float], canary: Mapping[str, float]) -> dict[str, float]:
+    """Of stale games, what the learner finds in place of the canary is how far it has moved since;
+    the canary proper was heard when they had been played."""
+    found = dict(stats)
+    for name, gap in canary.items():
+        prefix = f"learn/{name}/" if f"learn/{name}/canary" in stats else "learn/"
+        if f"{prefix}canary" in found:
+            found[f"{prefix}drift"] = found[f"{prefix}canary"]
+            found[f"{prefix}canary"] = gap
+    return found
+
+
+def check_ahead(config: Config) -> None:
+    """Refuse what cannot be corrected for being stale, or has nobody to hold the copy."""
+    from sparring.learn.distributed import world
+
+    if not config.collect.ahead:
+        return
+    reason = ""
+    if config.teach.kind != "credit" or config.learn.objective != "policy":
+        reason = "only sampled turns, learned by credit, can be corrected for being stale"
+    elif config.learn.restart:
+        reason = "with learn.restart no iteration goes on from the last"
+    elif config.learn.spread or world.size() > 1:
+        reason = "it is for one process that learns; replicas (ray.replicas) may speak"
+    if reason:
+        raise ConfigError(f"collect.ahead={config.collect.ahead} cannot be had here: {reason}")
+
+
+async def _play(parts: Parts, jobs: Callable[[], list[Job]]) -> Played:
+    config, engine = parts.config, parts.collecting
+    started, _ = time.perf_counter(), engine.clock.take()
+    episodes = await collect(
+        jobs(),
+        engine.act,
+        concurrency=config.collect.concurrency,
+        sampling=Sampling(**config.sampling.model_dump()),
+        outside=engine.outside,
+    )
+    return Played(episodes, time.perf_counter() - started, engine.clock.take())
+
+
+def _to_json(played: Played) -> dict[str, Any]:
+    return {"episodes": [episode_to_json(e) for e in played.episodes], "canary": played.canary}
+
+
+def _from_json(batch: dict[str, Any]) -> Played:
+    # It took its time in another life.
+    return Played([episode_from_json(e) for e in batch["episodes"]], canary=batch["canary"])

@@ -1,0 +1,167 @@
+"""What a run needs before it starts, and refuses to start without: tasks, a jail, learners."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sparring.core.errors import ConfigError
+from sparring.core.game import Game
+from sparring.core.scripted import PROGRAMS
+from sparring.core.types import BASE, MAIN, Episode, Sampling, Task
+from sparring.engines.load import add_policy
+from sparring.run.config import Config
+from sparring.run.servers import label_of, server_of
+from sparring.tasks import training_tasks
+from sparring.tasks.source import held_out_tasks
+
+if TYPE_CHECKING:
+    from sparring.engines.engine import OwnEngine
+    from sparring.engines.openai import OpenAIEngine
+
+log = logging.getLogger(__name__)
+
+
+def tasks_of(config: Config, games: Mapping[str, Game]) -> dict[str, list[Task]]:
+    """The tasks of every game that does not make its own."""
+    found = {}
+    for name, game in games.items():
+        if game.problems:
+            source = config.tasks.source or "shipped"
+            found[name] = usable(game, training_tasks(config.tasks, game.problems), source)
+            try:
+                held_out = held_out_tasks(config.tasks, game.problems)
+                game.check_all([*found[name], *held_out], config.sandbox)
+            except ConfigError as error:
+                raise ConfigError(f"{source}: {error}") from error
+    return found
+
+
+def usable(game: Game, tasks: Sequence[Task], source: str) -> list[Task]:
+    """The tasks of a source that can be played; how many, and why the others cannot, is logged."""
+    why = {task.id: game.unusable(task) for task in tasks}
+    able = [task for task in tasks if not why[task.id]]
+    if len(able) == len(tasks):
+        return able
+    kinds = Counter(reason.partition(":")[0] for reason in why.values() if reason)
+    first = next(f"{name}: {reason}" for name, reason in why.items() if reason)
+    left_out = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
+    words = f"{source}: {len(able)} of {len(tasks)} can be used; left out: {left_out} ({first})"
+    if not able:
+        raise ConfigError(words)
+    log.info(words)
+    return able
+
+
+def need_whole_draws(config: Config, episodes: Iterable[Episode] = ()) -> None:
+    """Refuse to learn from the logprobs of truncated draws: by the config, or by a game's own
+    arguments. The learner computes ratios to the whole softmax, and would be off by the mass that
+    was cut away. Objectives that learn from texts have no ratios."""
+    if config.learn.objective != "policy":
+        return
+    how = ""
+    if Sampling(**config.sampling.model_dump()).truncated and config.teach.kind != "recorded":
+        how = "`sampling` asks for"
+    for episode in episodes:
+        if any(turn.truncated and turn.trainable for turn in episode.turns):
+            how = f"the game {episode.game} asks a player that learns with"
+    if how:
+        raise ConfigError(
+            f"{how} top_p, top_k or temperature 0, and learn.objective `policy` learns from the "
+            "logprobs of what was drawn, which the learner can compute for the whole distribution "
+            "only. Leave them out; temperatures above 0 are fine, and learn.objective `likelihood` "
+            "or `preference` may have all of them"
+        )
+
+
+def need_jail(config: Config, games: Iterable[Game]) -> None:
+    """Programs that models write run in a jail, or not at all, unless it was asked for."""
+    if config.sandbox == "unsafe":
+        return
+    if not (config.mbpp.enabled or any(game.runs_code for game in games)):
+        return
+    from sparring.judge.sandbox import probe
+
+    found = probe()
+    if not found.ok:
+        raise ConfigError(
+            f"this run executes programs that a model writes, and there is no jail for them: "
+            f"{found.explanation}. Install it ({found.install}), or say `sandbox: unsafe` to run "
+            "them with your own rights."
+        )
+
+
+def need_mbpp(config: Config) -> None:
+    """Find the problems of the evaluation now, not after hours of training."""
+    if config.mbpp.enabled:
+        from sparring.pipelines.code.mbpp import load_mbpp, load_shots
+
+        load_mbpp(config.mbpp.data, "test", config.mbpp.problems)
+        if not config.mbpp.chat:
+            load_shots(config.mbpp.data)
+
+
+def frozen(policy: str, config: Config) -> bool:
+    """Whether a player is one that nobody moves: the base, a program, RUN@STEP, or on a server."""
+    return policy == BASE or policy in PROGRAMS or policy in config.servers or "@" in policy
+
+
+def check_league(config: Config, games: Iterable[Game]) -> None:
+    """Refuse a league that nobody joins, before it fails in the middle of the run."""
+    learned = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
+    if config.opponents.kind == "league" and MAIN not in learned:
+        raise ConfigError(
+            f"opponents.kind is `league`, whose members are old selves of {MAIN!r}, and nobody "
+            f"learns under that name; there are: {', '.join(sorted(learned)) or 'none'}"
+        )
+
+
+def learning_seats(config: Config, games: Iterable[Game]) -> frozenset[str]:
+    seats = {seat for game in games for seat in game.seats}
+    if config.learn.seats is not None:
+        seats &= set(config.learn.seats)
+    return frozenset(s for s in seats if not frozen(config.players.get(s, MAIN), config))
+
+
+def learned_policies(config: Config, games: Iterable[Game]) -> list[str]:
+    """The policies that sit in learning seats."""
+    found = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
+    if not found:
+        raise ConfigError("nobody learns: every seat of `learn.seats` is played by a frozen policy")
+    return sorted(found)
+
+
+def _seated(config: Config) -> list[str]:
+    """Everyone who may sit somewhere by name."""
+    others = config.opponents.players if config.opponents.kind == "players" else []
+    if config.opponents.kind == "players" and not others:
+        raise ConfigError("opponents.kind is `players`, and opponents.players names nobody")
+    return sorted({*config.players.values(), *others})
+
+
+def seat_servers(config: Config) -> dict[str, OpenAIEngine]:
+    """A line to every player on a server; each is reached once before the run begins."""
+    found = {}
+    for policy in _seated(config):
+        server = server_of(policy, config.servers)
+        if server is not None:
+            from sparring.engines.openai import OpenAIEngine
+
+            found[policy] = OpenAIEngine(server, label_of(policy, config.servers))
+            found[policy].line.reach()
+    return found
+
+
+def seat_players(config: Config, engine: OwnEngine) -> None:
+    """Give the engine the players that do not learn: checkpoints of runs, copies of the base."""
+    for policy in _seated(config):
+        if policy in PROGRAMS or policy in engine.policies.names():
+            continue
+        if server_of(policy, config.servers):
+            continue
+        if "@" in policy:
+            add_policy(engine, policy, policy)
+        else:
+            engine.policies.add(policy)

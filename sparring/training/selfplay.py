@@ -1,0 +1,220 @@
+"""`sparring selfplay`: one policy plays a game with itself, and every game becomes a line of a file
+and training instances. Killed at any moment, it goes on where a whole batch of games ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from sparring.core.collect import Job, collect
+from sparring.core.errors import ConfigError
+from sparring.core.game import Game, Speak, opened
+from sparring.core.scripted import PROGRAMS
+from sparring.core.types import Episode, Sampling, derive, episode_from_json
+from sparring.engines.load import load_player
+from sparring.evaluation.cooperative import matching_measures
+from sparring.run import interrupt
+from sparring.run.config import parse_yaml
+from sparring.run.games import game_class, load_game
+from sparring.run.lines import in_batches
+from sparring.run.lock import writing
+from sparring.run.rundir import differing, holds_something, write_whole
+from sparring.training.instances import (
+    GAMES,
+    TRAIN,
+    VAL,
+    Grouping,
+    Source,
+    game_record,
+    instances,
+    split_tables,
+    write_parquet,
+)
+
+PLAN = "selfplay.json"
+Progress = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides what is played; the same plan gives the same games."""
+
+    game: str
+    policy: str
+    games: int = 100
+    options: dict[str, Any] = field(default_factory=dict)
+    group: int = 4  # games on each table
+    grouping: Grouping = "table"
+    temperature: float = 0.7
+    max_tokens: int = 256
+    val: float = 0.1
+    batch: int = 64  # games that are played at once and recorded at once
+    seed: int = 0
+
+    def source(self) -> Source:
+        return Source(self.game, self.options, self.grouping)
+
+
+def generate(
+    plan: Plan,
+    out: Path,
+    *,
+    resume: bool = False,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Play the plan into a folder, from the start or from its last whole batch."""
+    game = load_game(plan.game, **plan.options)
+    if game.problems:
+        raise ConfigError(f"{plan.game} does not make its own tasks; selfplay is for games that do")
+    with interrupt.listening(), writing(out):
+        return _generate(plan, game, out, resume, device, progress)
+
+
+def _generate(
+    plan: Plan, game: Game, out: Path, resume: bool, device: str, progress: Progress | None
+) -> dict[str, Any]:
+    _refuse_others(plan, out, resume)
+    speak, name, outside = _voice(plan, device)
+    write_whole(out / PLAN, json.dumps(asdict(plan), indent=1).encode())
+    episodes = asyncio.run(_play(plan, game, speak, name, outside, out, progress))
+    train, val = split_tables(episodes, plan.val)
+    counts = {}
+    for path, part, split in ((TRAIN, train, "train"), (VAL, val, "val")):
+        found = instances(part, plan.grouping)
+        write_parquet(out / path, plan.source(), found, split)
+        counts[f"{split}_instances"] = len(found)
+    return {"out": str(out), "games": len(episodes), **counts, **summary(episodes)}
+
+
+async def _play(
+    plan: Plan,
+    game: Game,
+    speak: Speak,
+    name: str,
+    outside: Callable[[], Any] | None,
+    out: Path,
+    progress: Progress | None,
+) -> list[Episode]:
+    async def play(numbers: range) -> list[dict[str, Any]]:
+        played = await collect(
+            _jobs(plan, game, name, numbers),
+            speak,
+            sampling=Sampling(temperature=plan.temperature, max_tokens=plan.max_tokens),
+            outside=outside,
+            on_episode=lambda episode: tell(numbers.start, episode),
+        )
+        by_table = plan.grouping == "table"
+        return [
+            game_record(e, i // plan.group if by_table else i)
+            for i, e in zip(numbers, played, strict=True)
+        ]
+
+    rewards: list[float] = []  # of the games that this process has seen
+
+    def tell(before: int, episode: Episode) -> None:
+        rewards.append(_reward(episode))
+        if progress is not None:
+            done = before + (len(rewards) - 1) % plan.batch + 1
+            progress({"iteration": done, "reward/avg_batch_reward": fmean(rewards)})
+
+    ids = [str(i) for i in range(plan.games)]
+    async with opened([game]):
+        records = await in_batches(out / GAMES, ids, play, batch=plan.batch, what="game")
+    return [episode_from_json(record["episode"]) for record in records]
+
+
+def _reward(episode: Episode) -> float:
+    return fmean(episode.rewards.values()) if episode.void is None else 0.0
+
+
+def _jobs(plan: Plan, game: Game, name: str, numbers: Sequence[int]) -> list[Job]:
+    return [
+        Job(
+            id=str(i),
+            name=plan.game,
+            game=game,
+            task=game.task(derive(plan.seed, "selfplay", "table", i // plan.group)),
+            seed=derive(plan.seed, "selfplay", i),
+            seating=dict.fromkeys(game.seats, name),
+            group=str(i // plan.group),
+            learned=frozenset([name]),
+        )
+        for i in numbers
+    ]
+
+
+def _voice(plan: Plan, device: str) -> tuple[Speak, str, Callable[[], Any] | None]:
+    """Who speaks, by which name, and what holds the engine while a judge rules."""
+    if plan.policy in PROGRAMS:
+        return _nobody, plan.policy, None
+    engine, name = load_player(plan.policy, device=device)
+    return engine.act, name, engine.outside
+
+
+async def _nobody(request: Any) -> Any:
+    raise RuntimeError(f"{request.policy} is a program and has nobody to ask")
+
+
+def _refuse_others(plan: Plan, out: Path, resume: bool) -> None:
+    """A folder of other games is refused; more games of the same are not other ones."""
+    if not (out / PLAN).exists():
+        if holds_something(out):
+            raise ConfigError(f"{out} is not empty and holds no self-play; choose another folder")
+        return
+    before = json.loads((out / PLAN).read_text())
+    changed = differing(before, asdict(plan))
+    if changed == ["games"] and plan.games > before["games"]:
+        changed = []
+    if changed:
+        raise ConfigError(
+            f"{out} holds games of another plan ({', '.join(changed)} differ); "
+            "give these another folder with --out"
+        )
+    if not resume:
+        raise ConfigError(f"{out} holds these games already; add --resume to go on with them")
+
+
+def summary(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """What the games came to: a matching's own measures, or the mean reward of each seat."""
+    fair = [e for e in episodes if e.void is None]
+    found: dict[str, Any] = {"void": len(episodes) - len(fair)}
+    if fair and "bounds" in fair[0].facts:
+        return found | _rounded(matching_measures(fair))
+    seats = fair[0].rewards if fair else {}
+    return found | _rounded({f"reward_{s}": fmean(e.rewards[s] for e in fair) for s in seats})
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {key: round(value, 4) for key, value in values.items()}
+
+
+def make_plan(
+    game: str, options: Sequence[str], own: Mapping[str, Any], *, grouping: str, **settings: Any
+) -> Plan:
+    """A plan from what a person typed. `own` are the options the policy was trained with; the
+    variable MAX_LENGTH sets the game's own option, where it has one."""
+    if grouping not in ("table", "game"):
+        raise ConfigError(f"--grouping is {grouping!r}; it is `table` or `game`")
+    chosen = dict(own)
+    if os.environ.get("MAX_LENGTH") and "max_length" in _fields(game):
+        chosen["max_length"] = parse_yaml(os.environ["MAX_LENGTH"], "the variable MAX_LENGTH")
+    for option in options:
+        key, separator, value = option.partition("=")
+        if not separator:
+            raise ConfigError(f"{option!r} is no option of a game; write option=value")
+        chosen[key] = parse_yaml(value, repr(option))
+    load_game(game, **chosen)
+    return Plan(
+        game, options=chosen, grouping="table" if grouping == "table" else "game", **settings
+    )
+
+
+def _fields(game: str) -> list[str]:
+    return [f.name for f in fields(game_class(game))]

@@ -1,0 +1,286 @@
+"""What each metric is called in plain English, and which curves belong on one chart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sparring.core.formatting import humanise
+from sparring.view.markup import game_name, opponent_name
+
+EVALUATION, REWARDS, GAMES = "How well it plays", "Rewards", "How the games go"
+LEARNING, SPEED = "How it learns", "Time and speed"
+SECTIONS = (EVALUATION, REWARDS, GAMES, LEARNING, SPEED)  # unknown prefixes come after these
+MOST_SERIES = 6  # more curves than this on one chart cannot be told apart
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one metric is drawn: section, chart, and the name of its curve on the chart."""
+
+    section: str
+    title: str
+    explain: str = ""
+    tag: str = ""  # the game, above the title
+    label: str = ""  # of the curve, where a chart has several
+    percent: bool = False
+    whole: bool = False  # the axis of a share runs from 0 to 100 %
+
+
+@dataclass
+class Chart:
+    """One chart and the metrics on it, as (key, label)."""
+
+    place: Place
+    curves: list[tuple[str, str]] = field(default_factory=list)
+
+
+# key -> section, title, explanation, is a share
+KNOWN: dict[str, tuple[str, str, str, bool]] = {
+    "eval/score": (
+        EVALUATION,
+        "Score that picks the best checkpoint",
+        "The one number the run is judged by; higher is better.",
+        False,
+    ),
+    "episodes": (GAMES, "Games played", "Finished games in each iteration.", False),
+    "tokens": (GAMES, "Tokens sampled", "By all players in each iteration.", False),
+    "turns": (GAMES, "Turns taken", "Replies of all players in each iteration.", False),
+    "rate/invalid": (
+        GAMES,
+        "Games ended by an invalid move",
+        "Share of games in which a player broke the rules and forfeited.",
+        True,
+    ),
+    "rate/void": (
+        GAMES,
+        "Void games",
+        "Share of games without a fair outcome; they train nobody.",
+        True,
+    ),
+    "length/tokens": (GAMES, "Length of a reply", "Mean tokens a player says per turn.", False),
+    "length/turns": (GAMES, "Length of a game", "Mean turns per game.", False),
+    "reward/avg_batch_reward": (REWARDS, "Mean reward", "Of all who learn, over all games.", False),
+    "lesson_tokens": (
+        LEARNING,
+        "Tokens learned from",
+        "In each iteration, prompts included.",
+        False,
+    ),
+    "guard/rollbacks": (
+        LEARNING,
+        "Roll-backs",
+        "How often the guard has gone back to the best checkpoint.",
+        False,
+    ),
+    "turns_per_s": (SPEED, "Turns per second", "Replies collected per second of play.", False),
+    "tokens_per_s": (SPEED, "Tokens per second", "Sampled tokens per second of play.", False),
+    "lesson_tokens_per_s": (
+        SPEED,
+        "Tokens learned from per second",
+        "Of learning, prompts included.",
+        False,
+    ),
+}
+# the last part of learn/<key> or learn/<policy>/<key>
+LEARN: dict[str, tuple[str, str, bool]] = {
+    "loss": ("Loss", "What the optimizer lowers. In self-play it need not fall.", False),
+    "entropy": (
+        "How sure the policy is (entropy)",
+        "Nats per token: high is undecided, near zero is set in its ways.",
+        False,
+    ),
+    "kl": (
+        "Distance from the reference (KL)",
+        "Nats per token between the policy and the one that holds it back.",
+        False,
+    ),
+    "value_loss": (
+        "What the critic is off by",
+        "Half the squared gap between the value it gives a reply and what came of it.",
+        False,
+    ),
+    "moved": (
+        "Distance from the policy that spoke",
+        "Nats per token that learning from a batch has moved it.",
+        False,
+    ),
+    "stopped": ("Epochs cut short", "Whether it had moved far enough to stop.", False),
+    "clip_rate": (
+        "Clipped updates",
+        "Share of tokens held back because the policy had moved far enough.",
+        True,
+    ),
+    "canary": (
+        "Weight-sync canary",
+        "Gap between logprobs as sampled and as learned from; should stay near zero.",
+        False,
+    ),
+    "grad_norm": ("Size of the gradient", "Its norm before clipping.", False),
+    "lr": ("Learning rate", "How large a step each update takes.", False),
+    "steps": ("Optimizer steps", "Updates of the weights in each iteration.", False),
+    "skipped": ("Steps not taken", "Because the gradient was not a finite number.", False),
+}
+# eval/<game>/<key>
+EXACT: dict[str, tuple[str, str, bool]] = {
+    "regret": (
+        "Regret per move",
+        "Game value a move gives away under perfect play; 0 is perfect.",
+        False,
+    ),
+    "exploitability": (
+        "Exploitability",
+        "Chips per hand the policy loses to an opponent who knows it, forfeits for illegal answers "
+        "included; 0 is unbeatable.",
+        False,
+    ),
+    "exploitability_low": ("Exploitability, at least", "Lower end of the 95 % interval.", False),
+    "exploitability_high": ("Exploitability, at most", "Upper end of the 95 % interval.", False),
+    "exploitability_legal": (
+        "Exploitability of legal answers",
+        "The same, as if the policy could give no illegal answer.",
+        False,
+    ),
+    "value_gap": (
+        "Distance from the game's value",
+        "How far self-play lies from −1/18, the worth of the first seat.",
+        False,
+    ),
+    "surplus": (
+        "Share of the possible gain",
+        "What trading gained both players, against the most it could have.",
+        True,
+    ),
+    "illegal_mass": (
+        "Probability of an illegal answer",
+        "Mass the policy puts on answers that are no legal action.",
+        True,
+    ),
+}
+# of a matching: eval/<game>/<key>, over games of the policy with itself
+EXACT |= {
+    "score": ("Score", "Value of what was agreed on, of the pooled optimum; 0 without.", True),
+    "agreement": ("Games that end in agreement", "The others score nothing.", True),
+    "agreed_score": ("Score of the games that agreed", "Of the pooled optimum.", True),
+    "agreed_turns": ("Turns to agreement", "Of the games that agreed.", False),
+    "error_rate": ("Turns lost to errors", "Share of turns without a valid action.", True),
+    "bound_random": ("Bound: random agreement", "The mean over all matchings.", True),
+    "bound_greedy": ("Bound: greedy on own view", "What either player reaches alone.", True),
+    "bound_pooling": ("Bound: perfect pooling", "The best by what both see.", True),
+    "cells_private": ("Cells that one player alone sees", "Per game.", False),
+    "cells_mentioned": ("Cells told", "Given a value in a message, per game.", False),
+    "cells_correct": ("Cells told correctly", "By a player who sees that value.", False),
+    "cells_new": ("Cells told that the other does not see", "And correct.", False),
+    "cells_used": ("Cells told and used", "Part of what was agreed on.", False),
+}
+ENDINGS = {"wins": "won", "draws": "drawn", "losses": "lost", "invalid": "invalid move"}
+SHARES = ("rate", "share", "fraction", "accuracy", "validity")
+
+
+def charts(keys: Iterable[str]) -> dict[str, list[Chart]]:
+    """All metrics, by section and chart. Nothing is dropped, known or not."""
+    keys = list(keys)
+    found: dict[str, dict[tuple[str, str], Chart]] = {section: {} for section in SECTIONS}
+    for key in sorted(keys, key=_rank):
+        where = place(key)
+        group = found.setdefault(where.section, {})
+        chart = group.setdefault((where.tag, where.title), Chart(where))
+        chart.curves.append((key, where.label))
+    return {
+        section: [part for chart in group.values() for part in _parts(chart)]
+        for section, group in found.items()
+        if group
+    }
+
+
+def place(key: str) -> Place:
+    if key in KNOWN:
+        section, title, explain, percent = KNOWN[key]
+        return Place(section, title, explain, percent=percent)
+    head, *rest = key.split("/")
+    if head == "eval" and rest:
+        return _evaluation(rest)
+    if head in ("reward", "baseline") and len(rest) >= 2:
+        return _by_seat(head, rest[0], "/".join(rest[1:]))
+    if head == "learn" and rest:
+        title, explain, percent = LEARN.get(rest[-1], (humanise(rest[-1]), "", False))
+        return Place(LEARNING, title, explain, label="/".join(rest[:-1]), percent=percent)
+    if head == "staleness" and rest:
+        explain = "By how many updates the weights that played are behind; 0 unless played ahead."
+        return Place(LEARNING, "How old the games are", explain, label=humanise(rest[-1]))
+    if head == "time" and rest:
+        label = humanise(rest[-1].removesuffix("_s"))
+        explain = "Wall-clock of each part of an iteration."
+        return Place(SPEED, "Seconds per iteration", explain, label=label)
+    if head == "memory" and rest:
+        label = humanise(rest[-1].removesuffix("_peak_gb")).replace("Cpu", "CPU")
+        explain = "The most that the run's process has held so far, in GB."
+        return Place(SPEED, "Peak memory", explain, label=label.replace("Gpu", "GPU"))
+    if head == "verdicts" and rest:
+        label = humanise(" ".join(rest))
+        return Place("Verdicts", "What the judge ruled", "Rulings by kind.", label=label)
+    return _unknown(key, head, rest)
+
+
+def _evaluation(rest: list[str]) -> Place:
+    *game, last = rest
+    tag = game_name(game[0]) if game else ""
+    if len(game) < 2:
+        title, explain, percent = EXACT.get(last, (humanise(last), "", _is_share(last)))
+        return Place(EVALUATION, title, explain, tag=tag, percent=percent)
+    against = f"against {opponent_name('/'.join(game[1:]))}"
+    if last == "not_lost":
+        title, explain = f"Share of games not lost, {against}", "Won or drawn; higher is better."
+        return Place(EVALUATION, title, explain, tag=tag, percent=True, whole=True)
+    if last in ENDINGS:
+        title, explain = f"How games end, {against}", "Shares of all games played."
+        return Place(EVALUATION, title, explain, tag, ENDINGS[last], percent=True, whole=True)
+    if last == "games":
+        title, explain = "Evaluation games", "How many games each evaluation rests on."
+        return Place(EVALUATION, title, explain, label=f"{tag}, {against}")
+    return Place(EVALUATION, f"{humanise(last)}, {against}", tag=tag, percent=_is_share(last))
+
+
+def _by_seat(head: str, game: str, seat: str) -> Place:
+    if head == "reward":
+        title, explain = "Reward by seat", "Mean reward of each seat, over all games."
+    else:
+        title, explain = "What each seat expects", "Running mean that rewards are measured against."
+    return Place(REWARDS, title, explain, game_name(game), seat)
+
+
+def _unknown(key: str, head: str, rest: list[str]) -> Place:
+    section = {"reward": REWARDS, "baseline": REWARDS, "rate": GAMES, "length": GAMES}.get(head)
+    if section is None and key.endswith("_s"):
+        section = SPEED
+    if section is None:
+        section = humanise(head) if rest else "Other"
+    tag = " · ".join(humanise(part) for part in rest[:-1])
+    last = rest[-1] if rest else head
+    return Place(section, humanise(last), tag=tag, percent=head == "rate" or _is_share(last))
+
+
+def _is_share(name: str) -> bool:
+    words = name.split("_")
+    return "learning" not in words and any(word in SHARES for word in words)
+
+
+def _rank(key: str) -> int:
+    """What matters most comes first within its section; the rest as it comes."""
+    last = key.rpartition("/")[2]
+    first = ("score", "not_lost", *EXACT, "wins", "draws", "losses", "invalid")
+    after = (*(f"learn/{name}" for name in LEARN), *KNOWN, "time/total_s")
+    if key.startswith("eval/") and last in first:
+        return first.index(last)
+    if key in after:
+        return 20 + after.index(key)
+    head, *rest = key.split("/")
+    if head in ("reward", "baseline") and len(rest) > 1:
+        return 90 + 2 * (head == "baseline") + (rest[-1] in ("o", "second"))  # x before o
+    return 200 if head == "eval" else 100
+
+
+def _parts(chart: Chart) -> list[Chart]:
+    """A chart with too many curves becomes several."""
+    cuts = range(0, len(chart.curves), MOST_SERIES)
+    return [Chart(chart.place, chart.curves[at : at + MOST_SERIES]) for at in cuts]

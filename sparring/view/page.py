@@ -1,0 +1,235 @@
+"""Puts a run's report together and writes it: one file, no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from sparring.core.formatting import duration, esc, listing, number
+from sparring.pipelines.adversarial.report import adversary
+from sparring.pipelines.coherent_math.report import phase_sections, phase_tiles, read_phases
+from sparring.pipelines.equivalence.report import equivalence
+from sparring.pipelines.matching.report import matching_cards
+from sparring.run.rundir import write_whole
+from sparring.view.curves import chart_card, event_title
+from sparring.view.markup import game_name
+from sparring.view.metrics import charts
+from sparring.view.replays import replays
+from sparring.view.results import headlines, ladder_figure, results_table, tiles
+from sparring.view.rundata import RunData, is_number, read_run, series
+
+HERE = Path(__file__).parent
+LOGO = (
+    '<svg class="logo" viewBox="0 0 44 24" aria-hidden="true"><path class="seat-0" '
+    'd="M4,4l16,16m0,-16l-16,16"/><circle class="seat-1" cx="32" cy="12" r="8.5"/></svg>'
+)
+
+
+def write_report(run: Path) -> Path:
+    """Write RUN/report.html and return its path. A reader never finds half of one."""
+    path = Path(run) / "report.html"
+    phases = read_phases(Path(run))
+    found = read_run(Path(run))
+    text = render_phases(found, phases, Path(run)) if phases else render(found)
+    # A model may say half a surrogate pair, which no file can hold.
+    write_whole(path, text.encode("utf-8", "replace"))
+    return path
+
+
+def render(run: RunData) -> str:
+    parts = [
+        ("results", "Results", _results(run)),
+        *([("stages", "Stages", staged)] if (staged := adversary(run)) else []),
+        *([("pairs", "Pairs", judged)] if (judged := equivalence(run)) else []),
+        ("curves", "Curves", _curves(run)),
+        ("ladder", "Ladder", _ladder(run)),
+        ("games", "Games", _games(run)),
+        ("events", "Events", _events(run)),
+        ("config", "Config", _config(run)),
+    ]
+    return _page(run, _header(run), parts)
+
+
+def _page(run: RunData, header: str, parts: list[tuple[str, str, str]]) -> str:
+    links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in parts)
+    sections = "".join(
+        f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, title, body in parts
+    )
+    body = (
+        f'<nav class="top"><div><a class="brand" href="#top">{LOGO}Sparring</a>'
+        f'<span class="links">{links}</span></div></nav>'
+        f'<main id="top">{header}{sections}</main>{_footer(run)}'
+    )
+    return _document(title=f"{_title(run)} · Sparring", body=body)
+
+
+def render_phases(run: RunData, phases: dict[str, Any], path: Path) -> str:
+    """The report of a run that goes in phases instead of iterations."""
+    parts = [*phase_sections(phases, path), ("config", "Config", _config(run))]
+    lead = f"{run.config.get('policy') or 'A policy'}: fine-tuned, sampled, preferred, measured."
+    header = (
+        f'<header class="hero"><p class="eyebrow">Training report</p><h1>{esc(_title(run))}</h1>'
+        f'<p class="lead">{esc(lead)}</p>{phase_tiles(phases)}</header>'
+    )
+    return _page(run, header, parts)
+
+
+def _document(title: str, body: str) -> str:
+    style = (HERE / "style.css").read_text(encoding="utf-8")
+    script = (HERE / "replay.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # Should any text ever escape its escaping: no other script runs, and nothing is fetched.
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{esc(title)}</title><style>{style}</style></head>"
+        f"<body>{body}<script>{script}</script></body></html>\n"
+    )
+
+
+def _title(run: RunData) -> str:
+    return str(run.config.get("recipe") or run.name)
+
+
+def _header(run: RunData) -> str:
+    done = _iterations(run)
+    wanted = run.config.get("iterations")
+    progress = f"{done:,} of {wanted:,}" if is_number(wanted) else f"{done:,}"
+    games = run.config.get("games")
+    names = [game_name(str(name)) for name in games] if isinstance(games, dict) else []
+    facts = {
+        "Policy": run.config.get("policy"),
+        "Games": ", ".join(names),
+        "Seed": run.config.get("seed"),
+        "Iterations": progress,
+        "Games played": _total(run, "episodes"),
+        "Wall-clock": _clock(run),
+    }
+    rows = "".join(
+        f"<div><dt>{name}</dt><dd>{esc(value)}</dd></div>"
+        for name, value in facts.items()
+        if value not in (None, "")
+    )
+    shown = tiles(*headlines(run.evaluation, series(run.lines)))
+    shown = shown or '<p class="empty">Nothing has been measured yet.</p>'
+    return (
+        f'<header class="hero"><p class="eyebrow">Training report</p><h1>{esc(_title(run))}</h1>'
+        f'<p class="lead">{esc(_sentence(run, names))}</p>{shown}<dl class="facts">{rows}</dl>'
+        "</header>"
+    )
+
+
+def _iterations(run: RunData) -> int:
+    """Those that were played; what was measured before the first is a line too."""
+    return sum(line.get("iteration") != 0 or "episodes" in line for line in run.lines)
+
+
+def _sentence(run: RunData, games: list[str]) -> str:
+    """The run in one sentence."""
+    if not _iterations(run):
+        return "This run has not finished an iteration yet."
+    who = str(run.config.get("policy") or "A policy")
+    what = f" of {listing(games)}" if games else ""
+    count, clock = _total(run, "episodes"), _clock(run)
+    played = f"{count} games{what}" if count else f"games{what}"
+    done = _iterations(run)
+    once = "" if done == 1 else "s"
+    spent = f", in {clock}" if clock else ""
+    return f"{who} played {played} over {done:,} iteration{once}{spent}."
+
+
+def _total(run: RunData, key: str) -> str:
+    values = [line[key] for line in run.lines if is_number(line.get(key))]
+    return number(sum(values)) if values else ""
+
+
+def _clock(run: RunData) -> str:
+    values = [line["time/total_s"] for line in run.lines if is_number(line.get("time/total_s"))]
+    return duration(sum(values)) if values else ""
+
+
+def _results(run: RunData) -> str:
+    table = results_table(run.evaluation) + matching_cards(run.evaluation)
+    if not table:
+        return '<p class="empty">There is no final evaluation of this run.</p>'
+    return f'<p class="intro">The policy as it was, and as it is now.</p>{table}'
+
+
+def _curves(run: RunData) -> str:
+    data = series(run.lines)
+    if not data:
+        return '<p class="empty">No iteration has finished yet, so there are no curves.</p>'
+    span = (int(run.lines[0]["iteration"]), int(run.lines[-1]["iteration"]))
+    intro = "Each curve runs over the iterations of training; point at one to read its values."
+    marked = " Triangles mark events, which are listed below." if run.events else ""
+    parts = [f'<p class="intro">{intro}{marked}</p>']
+    for section, found in charts(data).items():
+        cards = "".join(chart_card(chart, data, run.events, span) for chart in found)
+        parts.append(f'<h3>{esc(section)}</h3><div class="grid">{cards}</div>')
+    return "".join(parts)
+
+
+def _ladder(run: RunData) -> str:
+    if not run.ladder:
+        return '<p class="empty">The checkpoints of this run were not rated.</p>'
+    games = sum(int(rating.get("games") or 0) for rating in run.ladder) // 2
+    return (
+        f'<p class="intro">Elo points, fitted to all {number(games)} games between checkpoints at '
+        "once (Bradley–Terry with draws); their mean is 0. A dot is the rating, its line the 95 % "
+        "interval: where lines overlap by much, the games do not say who is stronger.</p>"
+        f'<div class="card scroll">{ladder_figure(run.ladder)}</div>'
+    )
+
+
+def _games(run: RunData) -> str:
+    shown = replays(run.stages)
+    if not shown:
+        return '<p class="empty">No games are on record.</p>'
+    return (
+        '<p class="intro">A handful of games as they were played: what each player saw, and what '
+        f"it said. Arrow keys step.</p>{shown}"
+    )
+
+
+def _events(run: RunData) -> str:
+    if not run.events:
+        return '<p class="empty">Nothing out of the ordinary happened.</p>'
+    rows = "".join(_event_row(event) for event in run.events)
+    return f'<ol class="card events">{rows}</ol>'
+
+
+def _event_row(event: dict[str, Any]) -> str:
+    kind = "calm" if event.get("event") == "resumed" else "alarm"
+    at = event.get("iteration")
+    when = f"iteration {number(at)}" if is_number(at) else ""
+    detail = esc(event.get("detail") or "")
+    title = esc(event_title(event))
+    return f'<li class="{kind}"><b>{title}</b> <span>{when}</span><p>{detail}</p></li>'
+
+
+def _config(run: RunData) -> str:
+    if not run.config_text.strip():
+        return '<p class="empty">This run holds no config.</p>'
+    return (
+        '<details class="card"><summary>The resolved config, in full</summary>'
+        f"<pre>{esc(run.config_text)}</pre></details>"
+    )
+
+
+def _footer(run: RunData) -> str:
+    versions = [f"Python {platform.python_version()}"]
+    for package in ("sparring", "torch", "transformers", "peft"):
+        try:
+            versions.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return (
+        f"<footer><p>Run {esc(run.name)}. Report made with {esc(', '.join(versions))}.</p></footer>"
+    )

@@ -1,0 +1,197 @@
+"""Picks a handful of games and replays them, with what each player saw and said."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from sparring.core.formatting import esc, number, signed
+from sparring.core.types import Episode, Turn, Verdict
+from sparring.view.boards import Frame, draw_board
+from sparring.view.markup import game_name
+
+PER_STAGE = 4
+PER_KIND = 2  # of one game against one opponent
+LONGEST = 6000  # characters of one text that are shown
+
+
+def pick(episodes: list[Episode], most: int = PER_STAGE) -> list[Episode]:
+    """A few unlike games: each game and pairing first, then other endings of the same."""
+    seen: dict[tuple[Any, ...], int] = {}
+    ranked = []
+    for at, episode in enumerate(episodes):
+        kind = (episode.game, tuple(sorted(set(episode.seating.values()))))
+        ending = (*kind, episode.facts.get("end"), episode.facts.get("winner"), episode.void)
+        if seen.get(ending):
+            continue
+        round_ = seen.get(kind, 0)
+        seen[ending] = 1
+        seen[kind] = round_ + 1
+        if round_ < PER_KIND:
+            ranked.append((round_, at, episode))
+    chosen = sorted(ranked, key=lambda r: r[:2])[:most]
+    return [episode for _, _, episode in sorted(chosen, key=lambda r: r[1])]
+
+
+def replays(stages: list[tuple[str, list[Episode]]]) -> str:
+    """A list to choose from beside the game chosen."""
+    links: list[str] = []
+    articles: list[str] = []
+    for title, episodes in stages:
+        items = []
+        for episode in pick(episodes):
+            name = f"replay-{len(articles) + 1}"
+            items.append(_link(name, episode))
+            articles.append(_article(name, title, episode))
+        links.append(f"<h4>{esc(title)}</h4><ul>{''.join(items)}</ul>")
+    if not articles:
+        return ""
+    return (
+        f'<div class="replays"><nav class="picker" aria-label="Games">{"".join(links)}</nav>'
+        f'<div class="shown">{"".join(articles)}</div></div>'
+    )
+
+
+def ending(episode: Episode) -> tuple[str, str]:
+    """How a game ended, in words, and in one of: win draw foul void."""
+    if episode.void is not None:
+        return f"Void: {_short(episode.void, 120)}", "void"
+    facts = episode.facts
+    if facts.get("end") == "invalid":
+        seat = str(facts.get("invalid", "?"))
+        return f"{seat_name(seat)} forfeits: {facts.get('reason', 'an invalid move')}", "foul"
+    if facts.get("winner"):
+        return f"{seat_name(str(facts['winner']))} wins", "win"
+    if facts.get("end") == "draw":
+        return "Draw", "draw"
+    if facts.get("end") == "cap":
+        return "No result within the turns allowed", "draw"
+    if episode.rewards and len(set(episode.rewards.values())) == 1:
+        return f"Reward {signed(next(iter(episode.rewards.values())))}", "draw"
+    best = max(episode.rewards, key=lambda s: episode.rewards[s], default=None)
+    return (f"{seat_name(best)} ahead", "win") if best else ("Finished", "draw")
+
+
+def seat_name(seat: str) -> str:
+    return seat.upper() if len(seat) == 1 else seat[:1].upper() + seat[1:]
+
+
+def _link(name: str, episode: Episode) -> str:
+    said, kind = ending(episode)
+    return (
+        f'<li><a href="#{name}">{_thumbnail(episode)}<span><b>{esc(game_name(episode.game))}</b>'
+        f"<small>{esc(' v '.join(_policies(episode)))}</small>"
+        f'<small class="ended {kind}">{esc(said)}</small></span></a></li>'
+    )
+
+
+def _policies(episode: Episode) -> list[str]:
+    return [_short(policy, 24) for policy in episode.seating.values()]
+
+
+def _thumbnail(episode: Episode) -> str:
+    drawn = frames(episode)
+    if drawn and drawn[0].stage.startswith('<svg class="board"'):
+        moves = list(episode.facts["moves"])
+        return draw_board(moves, len(episode.task.data.get("opening", ())))
+    glyph = {"kuhn": "♠", "negotiation": "⇄"}.get(episode.game, "❝")
+    return f'<span class="glyph">{glyph}</span>'
+
+
+def _article(name: str, stage: str, episode: Episode) -> str:
+    said, kind = ending(episode)
+    drawn = frames(episode)
+    body = _steps(drawn, episode) if drawn else _conversation(episode)
+    seats = "".join(
+        f'<li class="seat-{at % 2}"><b>{esc(seat_name(seat))}</b> {esc(policy)}'
+        f"{_reward(episode, seat)}</li>"
+        for at, (seat, policy) in enumerate(episode.seating.items())
+    )
+    return (
+        f'<article class="card replay" id="{name}"><header><div><p class="tag">{esc(stage)}</p>'
+        f'<h3>{esc(game_name(episode.game))}</h3></div><p class="ended {kind}">{esc(said)}</p>'
+        f'</header><ul class="seats">{seats}</ul>{body}</article>'
+    )
+
+
+def _reward(episode: Episode, seat: str) -> str:
+    found = episode.rewards.get(seat)
+    return "" if found is None else f' <span class="reward">{signed(found)}</span>'
+
+
+def _steps(drawn: list[Frame], episode: Episode) -> str:
+    parts = []
+    for frame in drawn:
+        mood = f" {frame.mood}" if frame.mood else ""
+        note = f'<p class="note{mood}">{esc(frame.note)}</p>' if frame.note else ""
+        talk = f"{_speaker(frame.turn, episode)}{note}{_texts(frame.turn)}" if frame.turn else note
+        parts.append(
+            f'<div class="frame" data-label="{esc(frame.label)}">'
+            f'<div class="stage">{frame.stage}</div><div class="talk">{talk}</div></div>'
+        )
+    return f'<div class="frames">{"".join(parts)}</div>'
+
+
+def _speaker(turn: Turn, episode: Episode) -> str:
+    extras = []
+    if turn.token_ids:
+        extras.append(f"{len(turn.token_ids)} token{'s' if len(turn.token_ids) > 1 else ''}")
+    if turn.logprobs:
+        extras.append(
+            f"said with probability {number(math.exp(min(0.0, sum(turn.logprobs))), True)}"
+        )
+    if turn.finish == "length" and len(turn.token_ids) > 1:
+        extras.append("cut off at the token limit")
+    seats = list(episode.seating)
+    colour = seats.index(turn.seat) % 2 if turn.seat in seats else 0
+    return (
+        f'<p class="speaker seat-{colour}"><b>{esc(seat_name(turn.seat))}</b> {esc(turn.policy)}'
+        f"<small>{' · '.join(extras)}</small></p>"
+    )
+
+
+def _texts(turn: Turn) -> str:
+    said = (
+        f"<pre>{esc(_short(turn.text))}</pre>"
+        if turn.text.strip()
+        else '<p class="empty">Nothing.</p>'
+    )
+    return (
+        f'<div class="text saw"><h5>Saw</h5><pre>{esc(_short(turn.shown))}</pre></div>'
+        f'<div class="text said"><h5>Said</h5>{said}</div>'
+    )
+
+
+def _conversation(episode: Episode) -> str:
+    """Any game at all: who was shown what, and answered what."""
+    seats = list(episode.seating)
+    turns = []
+    for turn in episode.turns:
+        side = seats.index(turn.seat) % 2 if turn.seat in seats else 0
+        turns.append(
+            f'<li class="side-{side}">{_speaker(turn, episode)}<details><summary>What it saw'
+            f"</summary><pre>{esc(_short(turn.shown))}</pre></details>"
+            f'<pre class="said">{esc(_short(turn.text))}</pre></li>'
+        )
+    spoken = f'<ol class="chat">{"".join(turns)}</ol>' if turns else "<p>Nobody spoke.</p>"
+    verdicts = "".join(_verdict(verdict) for verdict in episode.verdicts)
+    ruled = f'<h5>Rulings</h5><ul class="verdicts">{verdicts}</ul>' if verdicts else ""
+    return f"{spoken}{ruled}{_facts(episode)}"
+
+
+def _verdict(verdict: Verdict) -> str:
+    words = ": ".join(part for part in (verdict.kind, _short(verdict.detail, 400)) if part)
+    return f'<li class="{esc(verdict.status)}"><b>{esc(verdict.status)}</b> {esc(words)}</li>'
+
+
+def _facts(episode: Episode) -> str:
+    if not episode.facts:
+        return ""
+    text = json.dumps(episode.facts, indent=2, ensure_ascii=False, default=str)
+    return f"<details><summary>Facts on record</summary><pre>{esc(_short(text))}</pre></details>"
+
+
+def _short(text: object, most: int = LONGEST) -> str:
+    text = str(text)
+    return text if len(text) <= most else f"{text[:most]} … ({len(text) - most:,} more characters)"

@@ -1,0 +1,167 @@
+"""Reads a run directory for the report; whatever is missing, torn or strange is left out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import yaml
+
+from sparring.core.types import Episode, episode_from_json
+
+LOOKED_AT = 256  # episodes of a file that replays are picked from; the rest stays packed
+
+
+@dataclass
+class RunData:
+    """Everything the report shows, as found."""
+
+    name: str
+    config: dict[str, Any] = field(default_factory=dict)
+    config_text: str = ""
+    lines: list[dict[str, Any]] = field(default_factory=list)  # of metrics.jsonl, by iteration
+    stages: list[tuple[str, list[Episode]]] = field(default_factory=list)  # title, episodes
+    ladder: list[dict[str, Any]] = field(default_factory=list)  # ratings of checkpoints
+    evaluation: dict[str, Any] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    crossplay: dict[str, Any] = field(default_factory=dict)  # of runs with stages
+    bugs: dict[str, Any] = field(default_factory=dict)
+    exams: list[dict[str, Any]] = field(default_factory=list)  # of pairs of programs
+    rounds: list[dict[str, Any]] = field(default_factory=list)  # summaries, in such games
+
+
+def read_run(run: Path) -> RunData:
+    if not run.is_dir():
+        raise FileNotFoundError(f"there is no run directory at {run}")
+    text = _text(run / "config.yaml")
+    ratings = _object(run / "ladder.json").get("ratings")
+    evaluation = _json(run / "evaluation.json")
+    return RunData(
+        name=run.resolve().name,
+        config=_config(text),
+        config_text=text,
+        lines=read_metrics(run / "metrics.jsonl"),
+        stages=_stages(run),
+        ladder=[r for r in ratings if _is_rating(r)] if isinstance(ratings, list) else [],
+        evaluation=evaluation if isinstance(evaluation, dict) else {},
+        events=list(_json_lines(_text(run / "events.jsonl"))),
+        crossplay=_object(run / "crossplay.json"),
+        bugs=_object(run / "bugs.json"),
+        exams=[_object(path) for path in sorted(run.glob("evaluations/pairs_*.json"))],
+        rounds=sorted(_summaries(run), key=lambda row: int(row["iteration"])),
+    )
+
+
+def _summaries(run: Path) -> Iterator[dict[str, Any]]:
+    for path in run.glob("iteration_*/seq_summary.jsonl"):
+        yield from (row for row in _json_lines(_text(path)) if is_number(row.get("iteration")))
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """One line per iteration, in order. A resumed run may have written an iteration twice:
+    the later line is the one that counts."""
+    found: dict[int, dict[str, Any]] = {}
+    for line in _json_lines(_text(path)):
+        iteration = line.get("iteration")
+        if is_number(iteration):
+            found[int(iteration)] = line
+    return [found[iteration] for iteration in sorted(found)]
+
+
+def series(lines: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+    """Per metric its finite points (iteration, value), in the order the metrics first appear."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for line in lines:
+        for key, value in line.items():
+            if key != "iteration" and isinstance(value, int | float):
+                points = found.setdefault(key, [])
+                if math.isfinite(value):
+                    points.append((int(line["iteration"]), float(value)))
+    return found
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _stages(run: Path) -> list[tuple[str, list[Episode]]]:
+    """The first, a middle and the last iteration, then the evaluation."""
+    files = sorted((run / "episodes").glob("*.jsonl.gz"))
+    picks = {0: "At the start", len(files) // 2: "Half-way", len(files) - 1: "At the end"}
+    stages = []
+    for at in sorted(at for at in picks if 0 <= at < len(files)):
+        stem = files[at].name.partition(".")[0]
+        iteration = f"iteration {int(stem)}" if stem.isdigit() else stem
+        title = picks[at] if len(files) > 1 else "Training"
+        stages.append((f"{title} · {iteration}", read_episodes(files[at])))
+    stages.append(("Evaluation", read_episodes(run / "evaluation_games.jsonl.gz")))
+    return [(title, episodes) for title, episodes in stages if episodes]
+
+
+def read_episodes(path: Path, most: int = LOOKED_AT) -> list[Episode]:
+    """The first episodes of a file, as far as it can be read."""
+    if not path.is_file():
+        return []
+    return list(islice(_episodes(path), most))
+
+
+def _episodes(path: Path) -> Iterator[Episode]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                try:
+                    yield episode_from_json(json.loads(line))
+                except (ValueError, TypeError, KeyError, AttributeError):
+                    continue  # torn, or not an episode
+    except (OSError, EOFError, zlib.error):
+        return  # a file cut short by a kill: what came before it counts
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(_text(path))
+    except ValueError:
+        return None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    found = _json(path)
+    return found if isinstance(found, dict) else {}
+
+
+def _json_lines(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.split("\n"):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            yield found
+
+
+def _config(text: str) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_rating(rating: object) -> bool:
+    return isinstance(rating, dict) and all(
+        is_number(rating.get(key)) for key in ("elo", "low", "high")
+    )

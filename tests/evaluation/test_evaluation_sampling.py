@@ -1,0 +1,142 @@
+"""Evaluation plays the policy that was trained: with its limits, in its style, and says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sparring.run.games import load_game
+
+from sparring.core.game import Game, Outcome
+from sparring.core.types import Request, Sampling, Turn
+from sparring.engines import load as named
+from sparring.evaluation import policy_match
+from sparring.evaluation.held_out import play_held_out
+from sparring.evaluation.sampling import as_trained
+from sparring.evaluation.standard import evaluate
+from sparring.run.config import Config, make_config
+from sparring.training.loop import _evaluate
+
+LONG: dict[str, Any] = {
+    "sampling": {"max_tokens": 2048, "top_p": 0.9, "top_k": 40},
+    "games": {"tictactoe": {"style": "reason"}},
+    "evaluate": {"games": 4},
+}
+
+
+class Listening:
+    """An engine that notes what it is asked with, and takes the first action."""
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+        self.policies = SimpleNamespace(names=lambda: ["base", "main"])
+
+    async def act(self, request: Request) -> Turn:
+        self.asked.append(request)
+        word = request.view.actions[0] if request.view else "?"
+        return Turn(request.seat, request.policy, "", word, token_ids=[1], logprobs=[0.0])
+
+
+def used(engine: Listening) -> set[Sampling]:
+    return {request.sampling for request in engine.asked}
+
+
+TRAINED = Sampling(0.0, 0.9, 40, 2048)  # greedy is the evaluation's own, the limits are not
+
+
+@pytest.mark.parametrize(("name", "style"), [("tictactoe", "reason"), ("matching", "reason")])
+def test_matches_and_games_with_itself_have_the_recipes_limits(name: str, style: str) -> None:
+    engine, config = Listening(), make_config(LONG)
+    games: dict[str, Game] = {name: load_game(name, style=style)}
+    found, episodes = asyncio.run(
+        evaluate(games, engine, count=4, sampling=as_trained(config))  # type: ignore[arg-type]
+    )
+    assert episodes and used(engine) == {TRAINED}
+    assert found[name]["style"] == style
+    assert found[name]["sampling"] == [asdict(TRAINED)]
+
+
+def test_what_is_said_is_what_the_game_asked_with() -> None:
+    """The terse style answers in one token, whatever the recipe allows."""
+    engine = Listening()
+    games = {"tictactoe": load_game("tictactoe", style="terse")}
+    sampling = as_trained(make_config(LONG))
+    found, _ = asyncio.run(
+        evaluate(games, engine, count=2, sampling=sampling, temperature=0.5)  # type: ignore[arg-type]
+    )
+    (said,) = found["tictactoe"]["sampling"]
+    assert (said["max_tokens"], said["temperature"]) == (1, 0.5)
+    assert used(engine) == {Sampling(0.5, 0.9, 40, 1)}
+
+
+def test_the_loop_evaluates_as_it_trains() -> None:
+    config, engine = make_config(LONG), Listening()
+    learner = SimpleNamespace(policies=engine.policies)
+    games = {"tictactoe": load_game("tictactoe", style="reason")}
+    parts: Any = SimpleNamespace(config=config, engine=engine, learner=learner, games=games)
+    metrics = asyncio.run(_evaluate(parts))
+    assert "eval/tictactoe/random/wins" in metrics and used(engine) == {TRAINED}
+
+
+def test_tasks_held_out_too(tmp_path: Path) -> None:
+    tasks = "\n".join(f'{{"id": "{i}"}}' for i in range(4))
+    (tmp_path / "tasks.jsonl").write_text(tasks)
+    source = {"source": str(tmp_path / "tasks.jsonl"), "holdout": 0.5}
+    config, engine = make_config({**LONG, "tasks": source}), Listening()
+
+    class Asking(Game):
+        seats = ("a",)
+
+        async def play(self, task: Any, table: Any) -> Any:
+            await table["a"].act("?")
+            return Outcome(a=0.0)
+
+    engine.outside = None  # type: ignore[attr-defined]
+    played = asyncio.run(play_held_out(config, "g", Asking(), engine))  # type: ignore[arg-type]
+    assert len(played) == 4 and used(engine) == {TRAINED}
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Config]:
+    """Runs by name, without their weights; whoever plays is `Listening`."""
+    runs = {"long": make_config(LONG)}
+    engine = Listening()
+
+    def find(policy: str) -> Any:
+        found = runs.get(policy)
+        return SimpleNamespace(config=found.model_copy(deep=True)) if found else None
+
+    monkeypatch.setattr(named, "find_trained", find)
+    monkeypatch.setattr(policy_match, "load_player", lambda policy: (engine, "main"))
+    monkeypatch.setattr(policy_match, "load_opponent", lambda engine, policy: (engine.act, "other"))
+    return runs
+
+
+def test_the_arena_plays_with_the_limits_of_the_run(trained: dict[str, Config]) -> None:
+    found = policy_match.play_match("long", "random", 4)
+    assert found["games"] == 4 and found["style"] == "reason"
+    assert found["sampling"] == [asdict(TRAINED)]
+    trained["long"].evaluate.temperature = 0.7
+    assert policy_match.play_match("long", "random", 2)["sampling"][0]["temperature"] == 0.7
+    asked = policy_match.play_match("long", "random", 2, temperature=1.0, max_tokens=7)
+    assert (asked["sampling"][0]["temperature"], asked["sampling"][0]["max_tokens"]) == (1.0, 7)
+
+
+def test_the_arena_says_when_the_other_was_trained_otherwise(
+    trained: dict[str, Config], caplog: pytest.LogCaptureFixture
+) -> None:
+    trained["brief"] = make_config({"games": {"tictactoe": {"style": "short"}}})
+    trained["same"] = make_config(LONG)
+    with caplog.at_level(logging.WARNING):
+        policy_match.play_match("long", "same", 2)
+        assert caplog.messages == []
+        policy_match.play_match("long", "brief", 2)
+    assert caplog.messages == [
+        "brief was trained with max_tokens of a reply=256 and plays here with 2048, as long was",
+        "brief was trained with style=short and plays here with reason, as long was",
+    ]

@@ -1,0 +1,57 @@
+"""Compiled layers learn what plain ones learn, at any length, and only the learner sees them."""
+
+import pytest
+import torch
+
+from sparring.learn import compile, head
+from sparring.learn.learner import Learner
+from sparring.models.loading import load_model
+from sparring.models.policies import wrap_model
+from sparring.run.config import LearnConfig
+
+
+def gradients(batches: list[list], config: LearnConfig) -> list[torch.Tensor]:
+    """Of several steps' lessons, each of another length."""
+    policies = wrap_model(*load_model("nano"), config)
+    policies.add("main")
+    learner = Learner(policies, ["main"], config)
+    found = []
+    for samples in batches:
+        learner._accumulate("main", samples)
+        found += [
+            p.grad.clone() for p in policies.parameters("main").values() if p.grad is not None
+        ]
+    with policies.using("main") as model:
+        assert "forward" not in vars(model.get_decoder().layers[0])
+    return found
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("weights", ["full", "lora"])
+def test_the_same_gradients(make_samples, monkeypatch, weights, again):
+    compiled = []
+    compile_ = torch.compile
+
+    def traced(function, backend, **words):
+        compiled.append((function.__name__, backend))
+        return compile_(function, backend="aot_eager", **words)  # the same graphs, without the C++
+
+    monkeypatch.setattr(torch, "compile", traced)
+    monkeypatch.setattr(
+        head, "compiled", compile.compiled.__wrapped__
+    )  # nothing kept between tests
+    batches = [make_samples(6), make_samples(3)]
+    options = {
+        "weights": weights,
+        "gradient_checkpointing": again,
+        "tokens_per_batch": 48,
+        "entropy": 0.1,
+    }
+    plain = gradients(batches, LearnConfig(**options))
+    assert not compiled
+    fused = gradients(batches, LearnConfig(**options, compile=True))
+    assert {name for name, _ in compiled} == {"forward", "_scores", "_logits_gradient"}
+    assert {backend for _, backend in compiled} == {compile.BACKEND}
+    assert len(plain) == len(fused) > 10
+    for one, other in zip(plain, fused, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,191 @@
+"""Two processes learn what one learns; only the first of them writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lives import _server, facts, sparring, train
+from sparring.core.errors import ConfigError
+
+from sparring.core.types import Sample
+from sparring.launch.processes import _without_processes
+from sparring.learn.distributed.team import check_spread
+from sparring.learn.distributed.world import World
+from sparring.run.config import LearnConfig, load_recipe
+
+KINDS = {
+    "full": LearnConfig(weights="full", lr=1e-2, minibatches=2, epochs=2),
+    "lora": LearnConfig(weights="lora", lora_r=4, lr=1e-2, kl=0.1, aggregation="grpo"),
+    "accumulated": LearnConfig(weights="lora", lora_r=4, lr=1e-2, tokens_per_batch=24),
+}
+
+
+def learn(
+    config: LearnConfig, samples: list[Sample], world: World, spread: bool = False
+) -> dict[str, Any]:
+    """Two iterations of a learner on nano, the second after its state was saved and loaded: its
+    numbers, and the weights it comes to."""
+    from sparring.learn.distributed.team import spread_out
+    from sparring.learn.learner import Learner
+    from sparring.models.policies import load_policies
+
+    torch.manual_seed(0)
+    policies = load_policies("nano", config, seed=0)
+    learner = Learner(policies, ["main"], config)
+    learner.world = world
+    if spread:
+        spread_out(learner)
+    stats = [learner.fit(samples, 0, 2)]
+    kept = {f: {k: t.clone() for k, t in part.items()} for f, part in learner.state().items()}
+    learner.load(kept)
+    stats.append(learner.fit(samples, 1, 2))
+    return {"stats": stats, "weights": {k: p.clone() for k, p in policies.state("main").items()}}
+
+
+def member(rank: int, port: int, kind: str, spread: bool, samples: Any, out: str) -> None:
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.save(learn(KINDS[kind], samples, World(2), spread), f"{out}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("spread", [False, True], ids=["ddp", "fsdp2"])
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_two_processes_learn_what_one_learns(
+    tmp_path: Path, make_samples: Callable[..., list[Sample]], kind: str, spread: bool
+) -> None:
+    samples = make_samples(7)
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    both = [
+        _server().Process(target=member, args=(rank, port, kind, spread, samples, str(tmp_path)))
+        for rank in range(2)
+    ]
+    for process in both:
+        process.start()
+    alone = learn(KINDS[kind], samples, World())
+    for process in both:
+        process.join(120)
+        assert process.exitcode == 0
+    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    assert first["stats"] == second["stats"]  # and so they decide alike
+    for mine, theirs in zip(first["stats"], alone["stats"], strict=True):
+        assert mine == pytest.approx(theirs, rel=2e-4, abs=1e-6)
+    assert first["stats"][0]["learn/loss"] != first["stats"][1]["learn/loss"]
+    for key, weight in alone["weights"].items():
+        assert torch.equal(first["weights"][key], second["weights"][key])
+        # Sums in another order: equal but for the last digits, which Adam's division can swell
+        # where a gradient is next to nothing: in one weight of ten thousand, by a tenth of a step.
+        off = (first["weights"][key] - weight).abs()
+        swollen = off > 2e-4 + 1e-3 * weight.abs()
+        assert int(swollen.sum()) <= max(1, weight.numel() // 10_000), key
+        assert float(off.max()) < 1e-3, key
+
+
+def test_a_run_on_two_processes_has_one_writer_and_the_metrics_of_one(tmp_path: Path) -> None:
+    keys = ("iterations=3", "learn.lr=1e-3", "learn.kl=0", "checkpoint.every=3")
+    words = ("train", "kuhn", "--smoke", *SMALL_RUN, *keys)
+    life = sparring(*words, "--run", "two", "--processes", 2, cwd=tmp_path, first=one_thread)
+    assert life.code == 0, life.err
+    life = sparring(*words, "--run", "one", cwd=tmp_path)
+    assert life.code == 0, life.err
+    two, one = facts(tmp_path / "two"), facts(tmp_path / "one")
+    assert len(two) == len(one) == 3
+    for mine, theirs in zip(two, one, strict=True):
+        numbers = {k: v for k, v in theirs.items() if isinstance(v, int | float)}
+        assert {k: mine[k] for k in numbers} == pytest.approx(numbers, rel=1e-3, abs=1e-5)
+    files = [{p.name for p in (tmp_path / run).rglob("*")} for run in ("one", "two")]
+    assert files[0] == files[1]
+
+
+SMALL_RUN = (
+    *("collect.episodes=24", "evaluate.every=3", "evaluate.games=4", "evaluate.final=0"),
+    *("evaluate.ladder=0", "tracking.tensorboard=false", "guard.enabled=false"),
+)
+
+
+def one_thread() -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def test_launchers_do_not_nest(tmp_path: Path) -> None:
+    life = train("kuhn", tmp_path / "run", "--processes=2", first=as_if_launched)
+    assert life.code == 2 and "say how many processes there" in life.err
+    assert not (tmp_path / "run").exists()
+
+
+def as_if_launched() -> None:
+    os.environ |= {"WORLD_SIZE": "2", "RANK": "0"}
+
+
+def test_the_words_of_a_helper_are_those_of_the_first() -> None:
+    words = ["train", "kuhn", "--processes", "4", "seed=1", "--processes=2", "--smoke"]
+    assert _without_processes(words) == ["train", "kuhn", "seed=1", "--smoke"]
+
+
+def test_spread_weights_are_refused_where_somebody_would_need_them_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(said: str, *keys: str) -> None:
+        with pytest.raises(ConfigError, match=said):
+            check_spread(load_recipe("kuhn", ["learn.spread=true", *keys]))
+
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    refused("--processes", "ray.replicas=2")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    refused(r"ray\.replicas")
+    refused("moving reference", "ray.replicas=2")
+    refused("critic", "ray.replicas=2", "learn.reference=base", "credit.kind=gae")
+    check_spread(
+        load_recipe("kuhn", ["learn.spread=true", "ray.replicas=2", "learn.reference=base"])
+    )
+
+
+DATA = "".join(
+    json.dumps({"system_prompt": "", "user_prompt": f"after {i}?", "output": f"{i + 1}"}) + "\n"
+    for i in range(13)
+)
+PAIRS = "".join(
+    json.dumps({"question": f"after {i}?", "chosen": f"#### {i + 1}", "rejected": f"#### {i}"})
+    + "\n"
+    for i in range(7)
+)
+FIT = {
+    "sft": ("finetune", "--model", "nano", "--data", "data.jsonl", "--epochs", 2, "--batch", 4,
+            "--lora-dropout", 0, "--lr", 1e-2),
+    "dpo": ("math", "dpo", "--smoke", "--model", "nano", "--preferences", "pairs.jsonl",
+            "iterations=2", "learn.batch=4", "learn.lora_dropout=0", "learn.lr=1e-2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(FIT))
+def test_two_processes_fit_what_one_fits(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "data.jsonl").write_text(DATA)
+    (tmp_path / "pairs.jsonl").write_text(PAIRS)
+    words = ("--out", "two", "--processes", 2)
+    life = sparring(*FIT[kind], *words, cwd=tmp_path, first=one_thread)
+    assert life.code == 0, life.err
+    life = sparring(*FIT[kind], "--out", "one", cwd=tmp_path)
+    assert life.code == 0, life.err
+    two, one = facts(tmp_path / "two"), facts(tmp_path / "one")
+    assert len(two) == len(one) == 2 and one[0]["learn/loss"] != one[1]["learn/loss"]
+    for mine, theirs in zip(two, one, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-5)
+    files = [{p.name for p in (tmp_path / run).rglob("*")} for run in ("one", "two")]
+    assert files[0] == files[1]
+
+
+def test_what_several_cannot_begin_is_refused_by_all(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text(DATA)
+    words = ("--model", "nanoo", "--data", "data.jsonl", "--out", "out", "--processes", 2)
+    life = sparring("finetune", *words, cwd=tmp_path, first=one_thread)
+    assert life.code == 2 and "nanoo" in life.err and "Traceback" not in life.err
+    assert [p.name for p in tmp_path.iterdir()] == ["data.jsonl"]

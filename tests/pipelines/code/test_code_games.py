@@ -1,0 +1,223 @@
+"""The code games: rewards exactly as promised, and no way round the rules for an author."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sparring.core.errors import ConfigError
+from sparring.run.games import load_game
+
+from sparring.core.collect import Job, collect
+from sparring.core.game import Game, opened
+from sparring.core.scripted import ScriptedEngine
+from sparring.core.types import Episode, Task
+from sparring.judge.python.judge import Execution, Judge
+from sparring.judge.python.programs import forbidden
+from sparring.judge.sandbox import probe
+from sparring.pipelines.code.prediction import normal, said
+
+pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
+TASK = Task("t", data={"prompt": "Write anything."})
+
+
+def play_all(
+    name: str,
+    replies: list[dict[str, str]],
+    before: Callable[[Game], Any] | None = None,
+    **options: Any,
+) -> list[Episode]:
+    """One game per reply; a reply says what each seat says."""
+    game = load_game(name, **options)
+
+    async def go() -> list[Episode]:
+        async with opened([game]):
+            if before:
+                before(game)
+            jobs, scripts = [], {}
+            for i, reply in enumerate(replies):
+                for seat, text in reply.items():
+                    scripts[f"{seat}{i}"] = lambda request, text=text: text
+                seating = {seat: f"{seat}{i}" for seat in game.seats}
+                jobs.append(Job(str(i), name, game, TASK, i, seating))
+            return await collect(jobs, ScriptedEngine(scripts).act)
+
+    return asyncio.run(go())
+
+
+EXECUTIONS = [
+    ("print(1)", 1.0, "output"),
+    ("Sure!\n```python\nprint('hi')\n```\nThis prints hi.", 1.0, "output"),
+    ("import sys\nprint(1)\nsys.exit(0)", 1.0, "output"),
+    ("x = 1", 0.5, "no output"),
+    ("print('  ')", 0.5, "no output"),
+    ("import sys\nsys.stderr.write('x')", 0.5, "no output"),
+    ("print(", -0.5, "syntax"),
+    ("def f():\nreturn 1", -0.5, "syntax"),
+    ("if True:\n    x = 1\n  y = 2", -0.5, "syntax"),
+    ("I cannot do that.", -0.5, "syntax"),
+    ("", -0.5, "syntax"),
+    ("# later", -0.5, "syntax"),
+    ("1 / 0", -1.0, "exception"),
+    ("print('done')\nraise ValueError", -1.0, "exception"),
+    ("print(1)\nimport sys\nsys.exit(3)", -1.0, "exception"),
+    ("raise SyntaxError('only pretending')", -1.0, "exception"),
+    ("raise IndentationError('only pretending')", -1.0, "exception"),
+    ("import os\nprint(1, flush=True)\nos._exit(7)", -1.0, "exception"),
+    ("print(1)\nwhile True: pass", -1.0, "time-out"),
+    ("x = 'x' * (1 << 33)", -1.0, "memory"),
+    ("while True: print('x' * 1000000)", -1.0, "output limit"),
+]
+
+
+def test_code_execution_pays_by_how_a_program_ends() -> None:
+    episodes = play_all(
+        "code_execution", [{"author": text} for text, _, _ in EXECUTIONS], timeout_s=2
+    )
+    found = [(e.rewards["author"], e.facts["end"]) for e in episodes]
+    assert found == [(reward, kind) for _, reward, kind in EXECUTIONS]
+    assert all(e.void is None and len(e.verdicts) == 1 for e in episodes)
+    assert [e.verdicts[0].kind for e in episodes] == [kind for _, _, kind in EXECUTIONS]
+
+
+class Broken(Judge):
+    async def run(self, code: str, **options: Any) -> Execution:
+        return Execution("void", "jail", "the jail died")
+
+
+@pytest.mark.parametrize("name", ["code_execution", "code_prediction"])
+def test_a_broken_jail_voids_and_costs_nobody(name: str) -> None:
+    def breaks(game: Any) -> None:
+        game.judge.__class__ = Broken
+
+    (episode,) = play_all(name, [{"author": "print(1)", "predictor": "1"}], breaks)
+    assert episode.void == "the judge could not rule (jail): the jail died"
+    assert episode.rewards == {} and episode.verdicts[0].status == "void"
+
+
+GAMES = [  # author, predictor, author's reward, how it ends
+    ("print(6 * 7)", "42", -1, "predicted"),
+    ("print(6 * 7)", "```\n42\n```", -1, "predicted"),
+    ("print(6 * 7)", "I think it is\n```text\n41\n```\nno:\n```\n42", -1, "predicted"),
+    ("print(1)\nprint(2)", "1  \n2\n\n", -1, "predicted"),
+    ("print(6 * 7)", "43", 1, "not predicted"),
+    ("print(6 * 7)", "", 1, "not predicted"),
+    ("print(1)\nprint(2)", "1 2", 1, "not predicted"),
+    ("print(' x')", "x", 1, "not predicted"),
+    ("import math\nprint(math.comb(5, 2))", "10", -1, "predicted"),
+    ("class A:\n    def __init__(self): self._x = 3\nprint(A()._x)", "3", -1, "not allowed"),
+    ("x = 1", "", -1, "no output"),
+    ("print()", "", -1, "no output"),
+    ("", "", -1, "syntax"),
+    ("print(", "", -1, "syntax"),
+    ("print(1 / 0)", "", -1, "exception"),
+    ("print(1)\nwhile True: pass", "1", -1, "time-out"),
+    ("print('x' * 1000)", "x" * 1000, -1, "too much output"),
+    ("print(1)\n" + "x = 1\n" * 1000, "1", -1, "too long"),
+    ("print(sorted({'a', 'b', 'c'}) == list({'a', 'b', 'c'}), list({c for c in 'qwertyuiop'}))",
+     "", -1, "not deterministic"),
+    ("print(hash('sparring'))", "", -1, "not deterministic"),
+    ("print(object())", "", -1, "not deterministic"),
+    ("print(id(5))", "", -1, "not deterministic"),
+    ("import random\nprint(random.random())", "", -1, "not allowed"),
+    ("import time\nprint(time.time() // 86400)", "", -1, "not allowed"),
+    ("print(open('/etc/passwd').read(10))", "", -1, "not allowed"),
+    ("print(__import__('datetime').date.today())", "", -1, "not allowed"),
+]  # fmt: skip
+
+
+def test_code_prediction_and_its_rules() -> None:
+    replies = [{"author": author, "predictor": predictor} for author, predictor, _, _ in GAMES]
+    episodes = play_all("code_prediction", replies, timeout_s=2)
+    found = [(e.rewards["author"], e.facts["end"]) for e in episodes]
+    assert found == [(reward, end) for _, _, reward, end in GAMES]
+    assert all(e.rewards["predictor"] == -e.rewards["author"] for e in episodes)
+    for episode in episodes:
+        asked = [turn.seat for turn in episode.turns]
+        fair = episode.facts["end"] in ("predicted", "not predicted")
+        assert asked == (["author", "predictor"] if fair else ["author"])
+        assert episode.facts["predicted"] is (None if not fair else episode.rewards["author"] < 0)
+
+
+def test_the_predictor_sees_the_program_and_nothing_of_its_output() -> None:
+    reply = {"author": "```python\nprint(6 * 7)\n```", "predictor": "?"}
+    (episode,) = play_all("code_prediction", [reply])
+    assert "print(6 * 7)" in episode.turns[1].shown and "42" not in episode.turns[1].shown
+
+
+def test_terse_authors_write_only_what_is_printed() -> None:
+    episodes = play_all(
+        "code_prediction",
+        [{"author": "7", "predictor": "7"}, {"author": "q", "predictor": "q"}],
+        style="terse",
+    )
+    assert [(e.rewards["author"], e.facts["end"]) for e in episodes] == [
+        (-1, "predicted"),
+        (-1, "exception"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os",
+        "import collections.abc as c, sys",
+        "from collections import _sys",
+        "from . import math",
+        "print(().__class__)",
+        "import string\nstring._re",
+        "print(__builtins__)",
+        "getattr(1, 'real')",
+        "exec('1')",
+        "x = eval",
+    ],
+)
+def test_what_reaches_outside_is_seen(code: str) -> None:
+    assert forbidden(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import math, itertools",
+        "from collections import Counter, deque",
+        "class A:\n    def __init__(self):\n        super().__init__()\n        self._x = 1\n"
+        "    def __eq__(self, other): return True",
+        "if __name__ == '__main__':\n    print(1)",
+        "print('__import__')",
+        "def broken(:",
+    ],
+)
+def test_plain_programs_are_left_alone(code: str) -> None:
+    assert forbidden(code) == ""
+
+
+def test_modules_are_an_option() -> None:
+    reply = {"author": "import random\nrandom.seed(1)\nprint(random.randrange(1, 2))"}
+    (episode,) = play_all(
+        "code_prediction", [{**reply, "predictor": "1"}], modules=["random", "math"]
+    )
+    assert episode.facts["end"] == "predicted"
+
+
+def test_reading_predictions() -> None:
+    assert said("a\n```\nb\n```\nc") == "b\n" and said("plain") == "plain"
+    assert normal("\n a \n\nb\t\n\n") == " a\n\nb"
+
+
+def test_a_game_that_is_not_open_says_so() -> None:
+    game = load_game("code_execution")
+    with pytest.raises(RuntimeError, match="not open"):
+        asyncio.run(game.execute("print(1)"))  # type: ignore[attr-defined]
+
+
+def test_options_are_checked() -> None:
+    for options in ({"timeout_s": 0}, {"style": "tense"}):
+        with pytest.raises(ValueError, match=r"timeout_s|terse"):
+            load_game("code_execution", **options)
+    with pytest.raises(ValueError, match="max_output"):
+        load_game("code_prediction", max_output=0)
+    with pytest.raises(ConfigError, match="no prompt"):
+        load_game("code_execution").check(Task("x", data={"code": "1"}))

@@ -1,0 +1,195 @@
+"""Claims about two Python functions: what differs is found, what is the same is let through, and
+what hangs on anything but its arguments is neither."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from importlib import util
+from typing import Any
+
+import pytest
+
+from sparring.core.types import Verdict
+from sparring.judge.sandbox import probe
+from sparring.pipelines.equivalence.judge.inputs import inputs_for
+from sparring.pipelines.equivalence.judge.purity import parse
+from sparring.pipelines.equivalence.judge.python import PythonChecker
+from sparring.pipelines.equivalence.judge.signature import signature_of
+from sparring.tasks import load_tasks
+
+pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
+PAIRS = {row.id: row.data for row in load_tasks("shipped:pairs_python", None)}
+HAND = [name for name in PAIRS if name.startswith("hand/")]
+IDENTITY = "def f(n: int) -> int:\n    return n"
+# No input of the attack shows this one, whose only input lies beyond ±10,000 in both arguments.
+BEYOND_THE_ATTACK = "hand/magic-sum"
+
+
+def checked(
+    body: Callable[[PythonChecker], Awaitable[Any]], crosshair_s: float = 0, **options: Any
+) -> Any:
+    async def go() -> Any:
+        async with PythonChecker(crosshair_s=crosshair_s, **options) as checker:
+            return await body(checker)
+
+    return asyncio.run(go())
+
+
+def q(body: str, head: str = "n: int) -> int") -> str:
+    return f"def f({head}:\n    {body}"
+
+
+def test_pairs_by_hand_are_told_apart_or_not_as_their_truth_is() -> None:
+    """Types, signs of zero, NaN, order in dicts, classes of errors, arguments as they are left.
+    Each second pair, for the sake of time; the benchmark has them all."""
+    names = sorted({*HAND[::2], "hand/magic-cube", BEYOND_THE_ATTACK})
+
+    async def body(checker: PythonChecker) -> list[Verdict]:
+        rows = [PAIRS[name] for name in names]
+        return await asyncio.gather(
+            *(checker.attack(row["p"], row["q"], row["function"]) for row in rows)
+        )
+
+    for name, verdict in zip(names, checked(body, inputs=30), strict=True):
+        truth = PAIRS[name]["claim"] == "equivalent"
+        wanted = "not refuted" if truth or name == BEYOND_THE_ATTACK else "refuted"
+        assert verdict.kind == wanted, f"{name}: {verdict}"
+
+
+def test_given_inputs_show_what_they_are_said_to_show() -> None:
+    names = [n for n in HAND[1::2] if PAIRS[n]["claim"] == "inequivalent"]
+
+    async def body(checker: PythonChecker) -> list[Verdict]:
+        rows = [PAIRS[name] for name in names]
+        return await asyncio.gather(
+            *(checker.diverges(r["p"], r["q"], r["function"], r["input"]) for r in rows)
+        )
+
+    for name, verdict in zip(names, checked(body), strict=True):
+        assert (verdict.status, verdict.kind) == ("pass", "differ"), f"{name}: {verdict}"
+
+
+REFUSALS = {
+    "syntax": (IDENTITY, "def f(:", [1], "syntax"),
+    "another type": (IDENTITY, q("return n", "n: float) -> int"), [1], "type"),
+    "another result": (IDENTITY, q("return n", "n: int) -> float"), [1], "type"),
+    "another name": (IDENTITY, "def g(n: int) -> int:\n    return 0", [1], "type"),
+    "no types": (IDENTITY, "def f(n):\n    return 0", [1], "type"),
+    "other defaults": (IDENTITY, q("return n", "n: int = 1) -> int"), [1], "type"),
+    "P without types": ("def f(n):\n    return n", IDENTITY, [1], "type"),
+    "printing": (IDENTITY, q("print(n); return 0"), [1], "not pure"),
+    "P that prints": (q("print(n); return 0"), IDENTITY, [1], "not pure"),
+    "clock": (IDENTITY, "import time\n" + q("return int(time.time())"), [1], "not pure"),
+    "input of another type": (IDENTITY, q("return 0"), [True], "input"),
+    "input that is no literal": (IDENTITY, q("return 0"), "[open('x')]", "input"),
+    "the same": (IDENTITY, q("return n + 0"), [1], "same"),
+    "endless": (IDENTITY, q("while True: pass"), [1], "no outcome"),
+    "endless, and then not": (
+        IDENTITY,
+        q("try:\n        while True: pass\n    finally:\n        return 0"),
+        [1],
+        "no outcome",
+    ),
+    "endless in one step": (IDENTITY, q("return sum(range(2 ** 62)) * 0"), [1], "no outcome"),
+    "too deep": (IDENTITY, q("return f(n + 1)"), [1], "no outcome"),
+    "too much memory": (IDENTITY, q("return len([0] * 10 ** 12)"), [1], "no outcome"),
+    "a function as value": (IDENTITY, q("return f"), [1], "not data"),
+    "a generator as value": (IDENTITY, q("return (i for i in range(n))"), [1], "not data"),
+}
+
+
+def test_what_is_no_divergence() -> None:
+    async def body(checker: PythonChecker) -> list[Verdict]:
+        asked = ((a, b, "f", given) for a, b, given, _ in REFUSALS.values())
+        return await asyncio.gather(*(checker.diverges(*case) for case in asked))
+
+    verdicts = checked(body, timeout_s=0.5)
+    for (name, case), verdict in zip(REFUSALS.items(), verdicts, strict=True):
+        assert (verdict.status, verdict.kind) == ("fail", case[3]), f"{name}: {verdict}"
+
+
+def test_what_hangs_on_hashes_is_void_whatever_is_claimed() -> None:
+    p = "def f(xs: list[str]) -> list[str]:\n    return sorted(set(xs))"
+    unsteady = "def f(xs: list[str]) -> list[str]:\n    return list(set(xs))"
+    words = [["one", "two", "three", "four", "five", "six"]]
+
+    async def body(checker: PythonChecker) -> list[Verdict]:
+        return [
+            await checker.diverges(p, unsteady, "f", words),
+            await checker.attack(p, unsteady, "f"),
+            await checker.compiles(unsteady, "f"),
+        ]
+
+    for verdict in checked(body):
+        assert (verdict.status, verdict.kind) == ("void", "not deterministic")
+
+
+def test_one_set_of_two_words_is_enough() -> None:
+    p = "def f(n: int) -> str:\n    return 'left'"
+    unsteady = "def f(n: int) -> str:\n    return next(iter({'left', 'right'}))"
+    for verdict in (
+        checked(lambda c: c.attack(p, unsteady, "f")),
+        checked(lambda c: c.diverges(p, unsteady, "f", [1])),
+    ):
+        assert not verdict.passed
+
+
+def test_an_endless_q_is_no_equal_and_no_counterexample() -> None:
+    loop = q("while n > 3: pass\n    return n")
+    verdict = checked(lambda c: c.attack(IDENTITY, loop, "f"), timeout_s=0.5)
+    assert (verdict.status, verdict.kind) == ("fail", "no outcome")
+
+
+def test_programs_are_refused_by_name_before_use() -> None:
+    cases = {
+        "def f(n: int) -> int:\n    return n": "compiles",
+        "def f(n) -> int:\n    return n": "type",
+        "def f(n: int) -> int:\n    return input()": "not pure",
+        "def f(n: int) -> int:\n    while True: pass": "no outcome",
+        "import math\ndef f(n: int) -> int:\n    return math.nothing(n)": "not pure",
+    }
+
+    async def body(checker: PythonChecker) -> list[Verdict]:
+        return [await checker.compiles(code, "f") for code in cases]
+
+    found = checked(body, timeout_s=0.5)
+    assert [verdict.kind for verdict in found] == list(cases.values())
+
+
+def test_inputs_are_the_same_each_time_and_hold_the_programs_own_constants() -> None:
+    tree = parse(q("return 0 if n == 8675309 else 10 ** 6"))
+    assert not isinstance(tree, str)
+    signature = signature_of(tree, "f")
+    found = inputs_for(signature, [tree], 50, 0)
+    assert found == inputs_for(signature, [tree], 50, 0)
+    values = [value for [value] in found]
+    assert {0, -1, 2**63, 8675309, 8675310, 10**6, 10**6 - 1} <= set(values)
+    assert len(values) == len(set(values)) > 80
+
+
+crosshair = pytest.mark.skipif(
+    util.find_spec("crosshair") is None, reason="pip install 'sparring[equivalence]'"
+)
+
+
+@crosshair
+def test_crosshair_exhausts_refutes_and_is_overruled() -> None:
+    """A cube that no random input hits; a pair that differs only in the type of its result, which
+    CrossHair takes for the same."""
+    cube = PAIRS["hand/magic-cube"]
+    typed = PAIRS["hand/bool-int"]
+
+    async def body(checker: PythonChecker) -> list[Any]:
+        return [
+            await checker.equivalent(q("return n * 2"), q("return n + n"), "f"),
+            await checker.equivalent(cube["p"], cube["q"], "f"),
+            await checker.equivalent(typed["p"], typed["q"], "f"),
+            await checker.seek(cube["p"], cube["q"], "f"),
+        ]
+
+    same, refuted, incident, sought = checked(body, crosshair_s=8)
+    assert (same.status, same.kind) == ("pass", "exhausted")
+    assert (refuted.status, refuted.kind) == ("fail", "refuted") and "123" in refuted.detail
+    assert (incident.status, incident.kind) == ("fail", "soundness incident")
+    assert sought == "[123]"

@@ -1,0 +1,138 @@
+"""Who sits opposite: by the seed, in the share asked for; the league keeps the hard ones."""
+
+from collections import Counter
+
+import pytest
+
+from sparring.core.types import derive
+from sparring.run.config import OpponentsConfig
+from sparring.training.opponents import Opponents, league_weights
+
+SEATS = ("x", "o")
+
+
+class Names:
+    """The names of policies, without weights."""
+
+    def __init__(self) -> None:
+        self.kept = {"base", "main"}
+
+    def add(self, name: str, source: str) -> None:
+        assert source in self.kept and name not in self.kept
+        self.kept.add(name)
+
+    def remove(self, name: str) -> None:
+        self.kept.remove(name)
+
+
+def make(players: dict[str, str] | None = None, **options) -> Opponents:
+    return Opponents(OpponentsConfig(**options), players or {})
+
+
+def seatings(opponents: Opponents, n: int = 2000) -> list[dict[str, str]]:
+    return [opponents.seating(SEATS, i, derive("seat", i)) for i in range(n)]
+
+
+def test_against_oneself_every_seat_is_main():
+    assert all(s == {"x": "main", "o": "main"} for s in seatings(make(kind="self", share=1.0), 50))
+
+
+@pytest.mark.parametrize(("kind", "name"), [("random", "random"), ("frozen", "base")])
+def test_the_share_is_kept_and_the_learner_changes_seats(kind, name):
+    found = seatings(make(kind=kind, share=0.3))
+    met = [s for s in found if name in s.values()]
+    assert len(met) / len(found) == pytest.approx(0.3, abs=0.03)
+    assert all(sorted(s.values()) == sorted(["main", name]) for s in met)
+    as_x = sum(s["x"] == "main" for s in met) / len(met)
+    assert as_x == pytest.approx(0.5, abs=0.06)
+
+
+@pytest.mark.parametrize(("share", "met"), [(0.0, 0), (1.0, 100)])
+def test_no_share_is_never_and_a_whole_one_always(share, met):
+    found = seatings(make(kind="perfect", share=share), 100)
+    assert sum("perfect" in s.values() for s in found) == met
+
+
+def test_the_same_seed_seats_the_same():
+    opponents = make(kind="league", share=0.7)
+    opponents.league = ["main@0", "main@20", "main@40"]
+    assert seatings(opponents) == seatings(opponents)
+    moved = [opponents.seating(SEATS, i, derive("other", i)) for i in range(2000)]
+    assert moved != seatings(opponents)
+
+
+def test_players_of_the_recipe_keep_their_seats():
+    found = seatings(make({"x": "alice", "o": "bob"}, kind="random", share=0.5), 400)
+    kinds = Counter((s["x"], s["o"]) for s in found)
+    assert set(kinds) == {("alice", "bob"), ("alice", "random"), ("random", "bob")}
+
+
+def test_a_league_without_members_is_oneself():
+    assert all(set(s.values()) == {"main"} for s in seatings(make(kind="league", share=1.0), 50))
+
+
+def test_weights_by_hand():
+    assert league_weights([0.05, 0.55, 1.0], 1.0) == pytest.approx([1.0, 0.5, 0.05])
+    assert league_weights([0.05, 0.55, 1.0], 2.0) == pytest.approx([1.0, 0.25, 0.0025])
+    assert league_weights([0.0, 0.5, 1.0], 0.0) == [1.0, 1.0, 1.0]
+
+
+def test_opponents_that_beat_us_are_met_more_often():
+    opponents = make(kind="league", share=1.0, hard=1.0)
+    opponents.league = ["easy", "even", "hard"]
+    opponents.scores = {"easy": 0.95, "even": 0.55, "hard": 0.05}
+    met = Counter(next(p for p in s.values() if p != "main") for s in seatings(opponents))
+    total = sum(met.values())
+    expected = {"easy": 0.1 / 1.6, "even": 0.5 / 1.6, "hard": 1.0 / 1.6}
+    assert {name: n / total for name, n in met.items()} == pytest.approx(expected, abs=0.04)
+
+
+def test_scores_follow_results_by_hand_and_ignore_strangers():
+    opponents = make(kind="league")
+    opponents.league = ["a"]
+    opponents.learn_scores([("a", 1.0), ("stranger", 1.0), ("a", 0.0)], rate=0.1)
+    assert opponents.scores == pytest.approx({"a": (0.5 * 0.9 + 0.1) * 0.9})
+
+
+def test_the_league_grows_on_time_and_only_once():
+    opponents, policies = make(kind="league", every=10), Names()
+    for iteration in (0, 5, 10, 10, 19, 20):
+        opponents.grow(policies, iteration)
+    assert opponents.league == ["main@0", "main@10", "main@20"]
+    assert policies.kept == {"base", "main", *opponents.league}
+
+
+@pytest.mark.parametrize("kind", ["self", "frozen", "random"])
+def test_who_has_no_league_grows_none(kind):
+    opponents, policies = make(kind=kind, every=1), Names()
+    opponents.grow(policies, 0)
+    assert opponents.league == [] and policies.kept == {"base", "main"}
+
+
+def test_a_full_league_lets_the_easiest_go_but_never_the_newest():
+    opponents, policies = make(kind="league", every=1, size=2), Names()
+    opponents.grow(policies, 1)
+    opponents.grow(policies, 2)
+    opponents.scores = {"main@1": 0.2, "main@2": 0.9}
+    opponents.grow(policies, 3)
+    assert opponents.league == ["main@1", "main@3"]
+    assert policies.kept == {"base", "main", "main@1", "main@3"}
+    assert opponents.scores == {"main@1": 0.2}
+    opponents.scores["main@3"] = 0.3  # hard, but less so than the one before
+    opponents.grow(policies, 4)
+    assert opponents.league == ["main@1", "main@4"]
+
+
+def test_a_league_comes_back_from_its_state(make_policies):
+    """On real policies: names and scores return, and those who were not there go."""
+    first = make(kind="league", every=1, size=4)
+    policies = make_policies("lora")
+    for iteration in (1, 2):
+        first.grow(policies, iteration)
+    first.learn_scores([("main@1", 0.0)])
+    second, others = make(kind="league", every=1, size=4), make_policies("lora")
+    second.grow(others, 7)
+    second.load(first.state(), others)
+    assert second.state() == first.state()
+    assert others.names() == ["base", "main", "main@1", "main@2"]
+    assert seatings(second, 100) == seatings(first, 100)
