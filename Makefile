@@ -20,7 +20,7 @@ demo: setup ## train tic-tac-toe self-play from random weights, then show the re
 test: setup sandbox haskell slurm smollm2 verl lint ## lint, types and tests
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile
-	@if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore tests/integrations; fi
+	@if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore tests/bridges; fi
 
 lint: setup
 	$(BIN)/ruff check .

@@ -13,11 +13,10 @@ import statistics
 import time
 from typing import Any
 
-from sparring.run.games import load_game
-
 from sparring.core.collect import Job, collect
 from sparring.core.scripted import ScriptedEngine, play_random
 from sparring.core.types import derive
+from sparring.run.games import load_game
 
 GOAL = 5000  # turns a second
 

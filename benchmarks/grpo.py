@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from sparring.core.game import Game, Outcome, Table
+from sparring.core.game import Game, Outcome
+from sparring.core.table import Table
 from sparring.core.types import Task
 
 LETTER = "e"

@@ -27,13 +27,13 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from sparring.pipelines import equivalence
 from sparring.pipelines.equivalence.judge.haskell import HaskellChecker
 from sparring.pipelines.equivalence.judge.haskell_jail import probe
 from sparring.pipelines.equivalence.rewrites_haskell import rewrites
-from sparring.tasks import source
 
 CORES = len(os.sched_getaffinity(0))
-SHIPPED = Path(source.__file__).parent / "data" / "equivalence_haskell.jsonl"
+SHIPPED = equivalence.plugin.folder("data") / "equivalence_haskell.jsonl"
 INPUTS = {"Integer": "7", "[Integer]": "[3, 1, 2]", "String": '"some words"', "Bool": "True"}
 
 

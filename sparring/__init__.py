@@ -1,0 +1,101 @@
+"""Language models that learn by playing each other, under a judge that cannot be talked round.
+
+Everything public is here. Names are imported when they are first used, so that `import sparring`
+costs nothing.
+
+>>> import sparring
+>>> sparring.Task(id="1").id
+'1'
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparring.api import (
+        Policy,
+        Run,
+        evaluate,
+        load_config,
+        load_policy,
+        load_run,
+        play,
+        train,
+    )
+    from sparring.core.errors import ConfigError
+    from sparring.core.game import Forfeit, Frame, Game, Outcome
+    from sparring.core.plugin import Plugin
+    from sparring.core.table import Player, Table
+    from sparring.core.types import (
+        Episode,
+        Request,
+        Sample,
+        Sampling,
+        Task,
+        Turn,
+        Verdict,
+        View,
+        VoidGame,
+    )
+    from sparring.run.games import load_game
+
+_WHERE = {
+    **dict.fromkeys(
+        ("Policy", "Run", "evaluate", "load_config", "load_policy", "load_run", "play", "train"),
+        "sparring.api",
+    ),
+    **dict.fromkeys(("Forfeit", "Frame", "Game", "Outcome"), "sparring.core.game"),
+    **dict.fromkeys(
+        (
+            *("Episode", "Request", "Sample", "Sampling", "Task", "Turn"),
+            *("Verdict", "View", "VoidGame"),
+        ),
+        "sparring.core.types",
+    ),
+    "Player": "sparring.core.table",
+    "Table": "sparring.core.table",
+    "ConfigError": "sparring.core.errors",
+    "Plugin": "sparring.core.plugin",
+    "load_game": "sparring.run.games",
+}
+
+__all__ = [
+    "ConfigError",
+    "Episode",
+    "Forfeit",
+    "Frame",
+    "Game",
+    "Outcome",
+    "Player",
+    "Plugin",
+    "Policy",
+    "Request",
+    "Run",
+    "Sample",
+    "Sampling",
+    "Table",
+    "Task",
+    "Turn",
+    "Verdict",
+    "View",
+    "VoidGame",
+    "evaluate",
+    "load_config",
+    "load_game",
+    "load_policy",
+    "load_run",
+    "play",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'sparring' has no attribute {name!r}")
+    return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

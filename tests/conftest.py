@@ -1,5 +1,6 @@
 """Fixtures that many tests share: nano policies, fresh for each test, and samples for them."""
 
+import asyncio
 import os
 import random
 from collections.abc import Callable
@@ -11,7 +12,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import pytest
 import torch
 
-from sparring.core.types import Sample
+from sparring.core.game import Game, Outcome
+from sparring.core.table import Table
+from sparring.core.types import Request, Sample, Task, Turn
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +80,28 @@ def make_samples() -> Callable[..., list[Sample]]:
         return found
 
     return make
+
+
+Voice = Callable[[Request], str]
+
+
+@pytest.fixture
+def play():
+    """play(game, {seat: voice}, task=, seed=) -> (outcome, requests); a list is a voice too."""
+
+    def run(
+        game: Game, voices: dict[str, Voice | list[str]], task: Task | None = None, seed: int = 0
+    ) -> tuple[Outcome, list[Request]]:
+        scripts = {seat: iter(v) for seat, v in voices.items() if isinstance(v, list)}
+        asked: list[Request] = []
+
+        async def speak(request: Request) -> Turn:
+            asked.append(request)
+            voice = voices[request.seat]
+            text = next(scripts[request.seat]) if isinstance(voice, list) else voice(request)
+            return Turn(request.seat, request.policy, request.messages[-1]["content"], text)
+
+        table = Table(game.seats, {seat: "test" for seat in game.seats}, speak, seed=seed)
+        return asyncio.run(game.play(task or game.task(seed), table)), asked
+
+    return run

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from sparring.core.errors import ConfigError
 from typer.testing import CliRunner
 
 from sparring.cli import app
+from sparring.core.errors import ConfigError
 from sparring.run.outputs import need_file, need_folder
 from sparring.run.players import check_players
 from sparring.run.rundir import RunDir, read_lines
@@ -213,7 +213,7 @@ def test_recorded_games_need_no_further_word(here: Path) -> None:
         "selfplay", "kuhn", "--policy", "nano", "--games", "8", "--out", "games"
     )
     assert code == 0, output
-    teach = ("teach={kind: recorded, games: games}", "credit={kind: group_relative}", "seed=5")
+    teach = ("teach.kind=recorded", "rounds.games=games", "credit={kind: group_relative}", "seed=5")
     code, output = sparring("train", "kuhn", "--smoke", "--run", "run", *teach, *SMALL)
     assert code == 0, output
     lines = list(read_lines(Path("run/metrics.jsonl")))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import typer
-from sparring.run.games import load_game
 from typer.testing import CliRunner
 
 from sparring.cli.app import app
@@ -19,6 +18,7 @@ from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Episode, Request
 from sparring.judge.sandbox import probe
 from sparring.run.config import load_recipe, recipe_names
+from sparring.run.games import load_game
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

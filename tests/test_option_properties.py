@@ -17,12 +17,12 @@ import pytest
 import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sparring.run.games import game_class
 from test_bad_input import SMALL, sparring
 
 from sparring.cli.app import app
 from sparring.run.config import Config, load_recipe, recipe_names
 from sparring.run.game_options import option_types
+from sparring.run.games import game_class
 from sparring.run.rundir import RunDir
 from sparring.run.section import Section
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from lives import sparring
 
-from sparring.run.config import RECIPES, load_recipe, recipe_names
+from sparring.run.config import load_recipe, recipe_files, recipe_names
 from sparring.run.machine import detect, settle
 from sparring.run.rundir import RunDir, read_lines
 
@@ -59,7 +59,7 @@ def test_a_model_that_cannot_be_had_leaves_nothing_behind(tmp_path: Path, name: 
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_has_its_keys_at_the_top_and_says_what_it_is(name: str) -> None:
-    text = (RECIPES / f"{name}.yaml").read_text()
+    text = recipe_files()[name].read_text()
     assert text.startswith("# ")
     data = yaml.safe_load(text)
     assert list(data)[:4] == ["seed", "iterations", "policy", "checkpoint"]

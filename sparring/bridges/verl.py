@@ -33,8 +33,6 @@ from sparring.core.types import (
 from sparring.credit.samples import join
 from sparring.models.chat import Chat
 from sparring.models.template import settle_template
-from sparring.pipelines.matching.messages import BadAction, parse
-from sparring.pipelines.matching.tables import value
 from sparring.run.games import load_game
 from sparring.training.instances import AGENT
 
@@ -182,15 +180,15 @@ def compute_score(
     played = (extra.get("reward_extra_info") or {}).get("game_reward")
     if played is not None:
         return float(played)
-    if data_source != "sparring/matching":
+    game = load_game(
+        data_source.removeprefix("sparring/"), **json.loads(extra.get("options") or "{}")
+    )
+    score = game.reply_score(
+        Task(str(extra.get("task_id", "")), data=json.loads(ground_truth)), solution_str
+    )
+    if score is None:
         raise ValueError(
             f"{data_source} has no reward outside its game: set rollout.agent.default_agent_loop "
             f"to {AGENT}, which plays it"
         )
-    data = json.loads(ground_truth)
-    terse = json.loads(extra.get("options") or "{}").get("style") == "terse"
-    try:
-        action = parse(solution_str, len(data["table"]), terse=terse)
-    except BadAction:
-        return 0.0
-    return value(data["table"], action.matching) / data["optimum"] if action.matching else 0.0
+    return score

@@ -14,9 +14,9 @@ import yaml
 from sparring.core.errors import ConfigError
 from sparring.core.game import Game
 from sparring.core.nearest import nearest
+from sparring.core.plugin import names
 from sparring.core.types import MAIN, Episode, Sample, Task
 from sparring.engines.load import load_engine
-from sparring.games import GAMES
 from sparring.models.trained import find_trained
 from sparring.run.config import Config
 from sparring.run.games import load_game
@@ -112,7 +112,7 @@ def games_taken() -> dict[str, str]:
     """Every game of this package, and where its rows come from."""
     made = "its own tasks: those that a run or `sparring selfplay` has on record"
     given = "tasks of a source: all of tasks.source, or the shipped ones"
-    return {name: given if load_game(name).problems else made for name in GAMES}
+    return {name: given if load_game(name).problems else made for name in names("games")}
 
 
 def rows_to_play(found: Sequence[Instance], source: Source) -> list[Instance]:

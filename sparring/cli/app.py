@@ -13,12 +13,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from sparring.cli import benchmarks, judge_command, policies
 from sparring.cli.arguments import Seed, number
 from sparring.cli.console import AsJson, Policy, console, say, show, show_evaluation
+from sparring.cli.groups import Commands
 from sparring.cli.submit import submit
-from sparring.cli.tools import tools
+from sparring.core.plugin import find, load_all
 from sparring.launch.processes import refuse_several
-from sparring.pipelines.coherent_math.cli import app as math_app
 from sparring.run import console_log
 
 app = typer.Typer(
@@ -28,8 +29,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(tools)
-app.add_typer(math_app, name="math")
 SEVERAL = ("train", "finetune", "math")  # what a launcher may start more than once
 
 
@@ -60,6 +59,7 @@ def train(
     from sparring.run.lock import writing
     from sparring.run.machine import prepare
     from sparring.run.outputs import need_folder
+    from sparring.view import write_report
 
     config = load_recipe(recipe, overrides or [], smoke=smoke)
     of_checkpoint = Path(resume_from or "").parent  # a path says which run it is of
@@ -79,10 +79,11 @@ def train(
         config = prepare(config, folder, show, resume=again)
         start_helpers(processes)
         show(f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}")
-        if config.pipeline == "coherent-math":
-            report_path = train_in_phases(config, folder, resume)
+        if config.pipeline == "loop":
+            train_in_turns(config, folder, resume, resume_from)
         else:
-            report_path = train_in_turns(config, folder, resume, resume_from)
+            find("trainers", config.pipeline)(config, folder, resume=resume, say=show)
+        report_path = write_report(folder)
     console.print("report:")
     print(report_path.resolve())  # alone on the last line, for whoever takes it from there
 
@@ -162,11 +163,11 @@ def report(run: Annotated[Path, typer.Argument(help="The run's folder.")]) -> No
 @app.command()
 def recipes(as_json: AsJson = False) -> None:
     """List the recipes."""
-    from sparring.run.config import RECIPES, recipe_names
+    from sparring.run.config import recipe_files
 
     about = {}
-    for name in recipe_names():
-        lines = (RECIPES / f"{name}.yaml").read_text().splitlines()
+    for name, file in recipe_files().items():
+        lines = file.read_text().splitlines()
         about[name] = lines[0].removeprefix("#").strip() if lines else ""
     say(about, as_json)
 
@@ -189,26 +190,15 @@ def doctor(as_json: AsJson = False) -> None:
     console.print(table)
 
 
-def train_in_turns(config: Any, folder: Path, resume: bool, resume_from: str | None) -> Path:
+def train_in_turns(config: Any, folder: Path, resume: bool, resume_from: str | None) -> None:
     from sparring.cli.progress import Live
     from sparring.training.finish import finish
     from sparring.training.loop import train as run_training
 
     with Live(console, config.recipe, config.iterations) as live:
         run_training(config, folder, resume=resume, resume_at=resume_from, progress=live)
-    report_path = finish(folder)
+    finish(folder)
     show_evaluation(folder)
-    return report_path
-
-
-def train_in_phases(config: Any, folder: Path, resume: bool) -> Path:
-    from sparring.pipelines.coherent_math.phases import run_all
-    from sparring.training.finetune import leading
-    from sparring.view import write_report
-
-    with leading(config.engine.device):
-        run_all(config, folder, resume=resume, say=show)
-    return write_report(folder)
 
 
 def default_folder(name: str, resume: bool) -> Path:
@@ -223,6 +213,11 @@ def default_folder(name: str, resume: bool) -> Path:
 
 
 app.command()(submit)
+_commands = Commands(app)
+for _module in (benchmarks, policies, judge_command):
+    _module.add_commands(_commands)
+for _add in load_all("commands"):
+    _add(_commands)
 
 
 def main() -> None:

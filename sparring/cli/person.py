@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from sparring.core.game import Speak
+from sparring.core.table import Speak
 from sparring.core.types import Request, Turn
 
 PERSON = "person"

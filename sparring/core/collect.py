@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparring.core.game import Game, Speak, Table
+from sparring.core.game import Game
 from sparring.core.scripted import programs
+from sparring.core.table import Speak, Table
 from sparring.core.types import Episode, Request, Sampling, Task, Turn, VoidGame
 
 

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from sparring.core.table import Speak, Table
 from sparring.core.types import (
     Episode,
-    Message,
-    Request,
     Sampling,
     Task,
     Turn,
-    Verdict,
     View,
-    derive,
 )
 
-Speak = Callable[[Request], Awaitable[Turn]]
+
+@dataclass(frozen=True)
+class Probe:
+    """A policy that can be asked directly, as it was trained to be asked."""
+
+    policy: str
+    speak: Speak
+    sampling: Sampling
+    # Per prompt, how likely each text is as a reply of one token.
+    probabilities: Callable[[str, Sequence[str], Sampling], list[dict[str, float]]]
+    replies: int = 100  # at each point, where a figure must be estimated by sampling
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One step of a drawn game: the scene as SVG or HTML, whose turn it was, and a remark."""
+
+    label: str
+    scene: str
+    turn: Turn | None = None
+    note: str = ""
+    mood: str = ""  # good | bad, for the note
 
 
 class Outcome:
@@ -48,205 +63,6 @@ class Outcome:
         self.void = void
 
 
-class Player:
-    """One seat's voice. `act` starts a fresh conversation, `reply` goes on with the last one."""
-
-    def __init__(self, seat: str, policy: str, trainable: bool, table: Table) -> None:
-        self.seat, self.policy, self.trainable = seat, policy, trainable
-        self._table = table
-        self._last: Turn | None = None
-        self._history: list[Message] = []
-
-    async def act(
-        self,
-        prompt: str | Sequence[Message],
-        *,
-        system: str | None = None,
-        view: View | None = None,
-        stage: str = "",
-        **sampling: Any,
-    ) -> Turn:
-        messages = _messages(prompt)
-        if system is not None:
-            messages = [{"role": "system", "content": system}, *messages]
-        return await self._speak(messages, None, view, sampling, stage)
-
-    async def reply(
-        self, prompt: str | Sequence[Message], *, view: View | None = None, **sampling: Any
-    ) -> Turn:
-        """Answer in the same conversation: what was said so far stays, id for id."""
-        return await self._speak(_messages(prompt), self._last, view, sampling)
-
-    def fork(self) -> Player:
-        """The same player at the same point of its conversation, to be asked independently."""
-        twin = Player(self.seat, self.policy, self.trainable, self._table)
-        twin._last, twin._history = self._last, self._history
-        return twin
-
-    async def _speak(
-        self,
-        messages: list[Message],
-        previous: Turn | None,
-        view: View | None,
-        sampling: dict[str, Any],
-        stage: str = "",
-    ) -> Turn:
-        history = self._history if previous is not None else []
-        turn = await self._table.speak(self, messages, previous, history, view, sampling, stage)
-        self._last = turn
-        self._history = [*history, *messages, {"role": "assistant", "content": turn.text}]
-        return turn
-
-
-@dataclass(eq=False)
-class _Ruling:
-    """A judge at work: which tasks it is, and the hold on engines that it has meanwhile."""
-
-    tasks: set[asyncio.Task[Any]]
-    within: _Ruling | None  # a judge may call another
-    hold: ExitStack = field(default_factory=ExitStack)
-    holding: bool = False
-
-
-_ruling: ContextVar[_Ruling | None] = ContextVar("ruling", default=None)
-
-
-class Table:
-    """Where one game is played: its players, its record of turns and verdicts."""
-
-    def __init__(
-        self,
-        seats: Sequence[str],
-        seating: Mapping[str, str],
-        speak: Speak,
-        *,
-        seed: int = 0,
-        order: int = 0,
-        trainable: Callable[[str, str], bool] = lambda seat, policy: False,
-        sampling: Sampling | None = None,
-        outside: Callable[[], Any] | None = None,
-        stages: frozenset[str] | None = None,
-    ) -> None:
-        self.turns: list[Turn] = []
-        self.verdicts: list[Verdict] = []
-        self.seed = seed
-        self._order = order
-        self._asked = 0
-        self._speak = speak
-        self._sampling = sampling or Sampling()
-        self._outside = outside or _nothing
-        self._rulings: list[_Ruling] = []
-        self._asking: list[tuple[_Ruling | None, asyncio.Task[Any] | None]] = []  # and by whom
-        self._awaiting: list[asyncio.Task[Any] | None] = []  # tasks that wait for an answer
-        self._closed = False
-        self._stages = stages  # whose turns train; None: all, and those without a stage always
-        self._players = {
-            seat: Player(seat, seating[seat], trainable(seat, seating[seat]), self)
-            for seat in seats
-        }
-
-    def __getitem__(self, seat: str) -> Player:
-        return self._players[seat]
-
-    async def judge(self, ruling: Awaitable[Any]) -> Any:
-        """Await a judge. Engines hold their next batch for it, so that runs repeat exactly;
-        a `Verdict`, or a list of them, goes on the episode's record. Players may be asked in it:
-        while a judge waits for an engine, no engine waits for the judge."""
-        mine = _Ruling(_tasks_of(ruling), within=_ruling.get())
-        outer = _ruling.set(mine)
-        self._rulings.append(mine)
-        self._hold_engines()
-        try:
-            with self._waiting():
-                result = await ruling
-        finally:
-            self._rulings.remove(mine)
-            mine.hold.close()
-            _ruling.reset(outer)
-        found = result if isinstance(result, list | tuple) else [result]
-        self.verdicts += [v for v in found if isinstance(v, Verdict)]
-        return result
-
-    async def speak(
-        self,
-        player: Player,
-        messages: list[Message],
-        previous: Turn | None,
-        history: list[Message],
-        view: View | None,
-        sampling: dict[str, Any],
-        stage: str = "",
-    ) -> Turn:
-        number = self._asked
-        self._asked += 1
-        request = Request(
-            seat=player.seat,
-            policy=player.policy,
-            messages=messages,
-            sampling=replace(self._sampling, **sampling),
-            seed=derive(self.seed, number),
-            order=(self._order, number),
-            previous=previous,
-            history=history,
-            view=view,
-        )
-        with self._waiting():
-            turn = await self._answer(request)
-        turn.stage = stage
-        turn.truncated = request.sampling.truncated and bool(turn.token_ids)
-        if not turn.prompt_ids:
-            turn.before = [*history, *messages[:-1]]
-        taught = not stage or self._stages is None or stage in self._stages
-        turn.trainable = player.trainable and taught and bool(turn.token_ids)
-        self.turns.append(turn)
-        return turn
-
-    async def _answer(self, request: Request) -> Turn:
-        asking = (_ruling.get(), asyncio.current_task())
-        self._asking.append(asking)
-        self._hold_engines()
-        try:
-            return await self._speak(request)
-        finally:
-            self._asking.remove(asking)
-            self._hold_engines()
-
-    def _hold_engines(self) -> None:
-        """Engines wait for every judge but those that wait for an engine themselves."""
-        waiting: set[_Ruling] = set()
-        for by, task in self._asking:
-            judges = [by, *(ruling for ruling in self._rulings if task in ruling.tasks)]
-            waiting.update(outer for judge in judges for outer in _outwards(judge))
-        for ruling in self._rulings:
-            waits = ruling in waiting
-            if waits and ruling.holding:
-                ruling.hold.close()
-            elif not waits and not ruling.holding:
-                ruling.hold.enter_context(self._outside())
-            ruling.holding = not waits
-
-    async def close(self) -> None:
-        """The game is over. A player whose neighbour ended it may still be waiting for an answer
-        (a gather leaves its other tasks running): that request is cancelled, so that it shares no
-        later batch, and none is made any more."""
-        self._closed = True
-        left = [task for task in set(self._awaiting) if task and task is not asyncio.current_task()]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        if self._closed:
-            raise asyncio.CancelledError("the game is over")
-        task = asyncio.current_task()
-        self._awaiting.append(task)
-        try:
-            yield
-        finally:
-            self._awaiting.remove(task)
-
-
 @dataclass
 class Game:
     """Subclass it, name the seats, write `play`. Fields of a subclass are its options."""
@@ -256,6 +72,8 @@ class Game:
     cooperative: ClassVar[bool] = False  # won together: evaluated by playing with itself
     problems: ClassVar[str] = ""  # the shipped set of a game that does not make its own tasks
     runs_code: ClassVar[bool] = False  # whether it needs the jail
+    title: ClassVar[str] = ""  # as people say it; the name in words otherwise
+    glyph: ClassVar[str] = "❝"  # stands for a game in lists; none: its last frame does
 
     async def play(self, task: Task, table: Table) -> Outcome:
         raise TypeError(f"{type(self).__name__} is a game without a play method")
@@ -287,6 +105,31 @@ class Game:
     def score(self, episodes: Sequence[Episode]) -> float | None:
         """The one number of games on tasks held out that picks the best checkpoint, if any."""
         return None
+
+    def measures(self, episodes: Sequence[Episode], policy: str) -> dict[str, float]:
+        """What games on record show of a policy that played in them; none of them is void."""
+        return {}
+
+    async def probe(self, policy: Probe) -> tuple[dict[str, float], str]:
+        """What asking the policy itself shows, and how that was come by: exact measures, for games
+        small enough to ask at every information set."""
+        return {}, ""
+
+    async def closing(self, name: str, policy: Probe) -> dict[str, Any]:
+        """Further results for the closing evaluation, such as at other sizes of the game."""
+        return {}
+
+    def reply_score(self, task: Task, text: str) -> float | None:
+        """What one reply is worth outside a game, where another trainer asks for it alone."""
+        return None
+
+    def board(self, episode: Episode) -> list[Frame]:
+        """The game drawn step by step; empty where there is nothing to draw."""
+        return []
+
+    def record(self, episode: Episode) -> dict[str, Any]:
+        """What a person looks for first in a line of recorded games."""
+        return {}
 
     async def open(self, sandbox: str) -> None:
         """Start what rules on this game; `sandbox` is the config's word for the jail."""
@@ -329,26 +172,3 @@ async def opened(games: Iterable[Game], sandbox: str = "bubblewrap") -> AsyncIte
             stack.push_async_callback(game.close)
             await game.open(sandbox)
         yield
-
-
-def _messages(prompt: str | Sequence[Message]) -> list[Message]:
-    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
-
-
-def _tasks_of(ruling: Awaitable[Any]) -> set[asyncio.Task[Any]]:
-    """Tasks that were made before a judge is awaited, and so do not know that they are part of it:
-    a task, or those that `asyncio.gather` made."""
-    if isinstance(ruling, asyncio.Task):
-        return {ruling}
-    return {task for part in getattr(ruling, "_children", ()) for task in _tasks_of(part)}
-
-
-def _outwards(ruling: _Ruling | None) -> Iterator[_Ruling]:
-    while ruling is not None:
-        yield ruling
-        ruling = ruling.within
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sparring.core.game import Game
 from sparring.core.types import Request, Turn, View
 
+PROGRAMS = ("random", "perfect", "scripted")  # what games themselves can play
 Script = Callable[[Request], str]
 
 

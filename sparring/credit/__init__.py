@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-from sparring.core.types import Episode
-from sparring.credit.gae import Gae
-from sparring.credit.group_relative import GroupRelative
-from sparring.credit.prompt_baseline import PromptBaseline
-from sparring.credit.role_baseline import RoleBaseline
+from sparring.core.plugin import Plugin, find
+
+if TYPE_CHECKING:
+    from sparring.credit.credit import Credit
+    from sparring.run.config import CreditConfig
+
+plugin = Plugin(
+    "credit",
+    package=__name__,
+    credit={
+        "role_baseline": "sparring.credit.role_baseline:make",
+        "prompt_baseline": "sparring.credit.prompt_baseline:make",
+        "group_relative": "sparring.credit.group_relative:make",
+        "leave_one_out": "sparring.credit.group_relative:make",
+        "gae": "sparring.credit.gae:make",
+    },
+)
 
 
-class Credit(Protocol):
-    def advantages(self, episodes: list[Episode]) -> list[list[float]]:
-        """For each episode, the advantage of each of its turns."""
-        ...
-
-    def state(self) -> dict[str, Any]: ...
-
-    def load(self, state: dict[str, Any]) -> None: ...
-
-
-def make_credit(
-    kind: str,
-    *,
-    decay: float = 0.95,
-    scale: bool = False,
-    trace: float = 1.0,
-    gamma: float = 1.0,
-    whiten: bool = True,
-    seats: str = "apart",
-) -> Credit | Gae:
-    if kind == "gae":
-        return Gae(gamma, trace, whitened=whiten)
-    if kind == "role_baseline":
-        return RoleBaseline(decay)
-    if kind == "prompt_baseline":
-        return PromptBaseline(decay, trace=trace)
-    return GroupRelative(
-        leave_one_out=kind == "leave_one_out", scale=scale, together=seats == "together"
-    )
+def make_credit(config: CreditConfig) -> Credit:
+    credit: Credit = find("credit", config.kind)(config)
+    return credit

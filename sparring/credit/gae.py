@@ -3,14 +3,15 @@ and the surprises that followed, discounted, are the token's advantage."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean, pstdev
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from sparring.core.types import Episode, Sample
+from sparring.credit.credit import Credit, Values
 from sparring.credit.samples import Span, join_with_spans
+from sparring.run.config import CreditConfig
 
-Values = Callable[[Sequence[Sample]], list[list[float]]]  # one per token that is learned from
 _EPSILON = 1e-8
 
 
@@ -39,18 +40,23 @@ def whiten(values: Sequence[float]) -> list[float]:
     return [(v - mean) / (spread + _EPSILON) for v in values]
 
 
-class Gae:
+class Gae(Credit):
     """Each seat's sampled tokens of an episode, in the order they were spoken, are one trajectory;
     its reward comes after the last of them. `values` is the critic's, given when there is one to
     ask."""
+
+    uses_critic: ClassVar[bool] = True
 
     def __init__(self, gamma: float = 1.0, trace: float = 0.95, *, whitened: bool = True) -> None:
         self.gamma, self.trace, self.whitened = gamma, trace, whitened
         self.values: Values | None = None
 
-    def samples(self, episodes: Sequence[Episode]) -> list[Sample]:
+    def use_values(self, values: Values) -> None:
+        self.values = values
+
+    def samples(self, episodes: list[Episode]) -> list[Sample]:
         if self.values is None:
-            raise RuntimeError("GAE needs a critic: set `values` to a learner's")
+            raise RuntimeError("GAE needs a critic: give it a learner's with `use_values`")
         trajectories = [t for episode in episodes for t in _trajectories(episode)]
         samples = [sample for t in trajectories for sample in t.samples]
         worth = iter(self.values(samples))
@@ -77,11 +83,9 @@ class Gae:
             parts[number].returns[start:end] = returns[done:upto]
             done = upto
 
-    def state(self) -> dict[str, Any]:
-        return {}
 
-    def load(self, state: dict[str, Any]) -> None:
-        """The critic's weights are the learner's to remember."""
+def make(config: CreditConfig) -> Gae:
+    return Gae(config.gamma, config.trace, whitened=config.whiten)
 
 
 class _Trajectory(NamedTuple):

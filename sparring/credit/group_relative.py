@@ -7,6 +7,8 @@ from collections import defaultdict
 from typing import Any
 
 from sparring.core.types import Episode
+from sparring.credit.credit import Credit
+from sparring.run.config import CreditConfig
 
 _EPSILON = 1e-4
 
@@ -24,7 +26,7 @@ def centred(
     return [factor * (reward - mean) / spread for reward in rewards]
 
 
-class GroupRelative:
+class GroupRelative(Credit):
     """Games on a task are compared where the same players sat in the same seats: what another
     opponent gave away is nobody's merit. `together`: all seats are one group, for games that are
     won together; otherwise each seat is compared with itself alone."""
@@ -54,8 +56,10 @@ class GroupRelative:
             for episode, mine in zip(episodes, by_seat, strict=True)
         ]
 
-    def state(self) -> dict[str, Any]:
-        return {}
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Nothing is remembered between iterations."""
+def make(config: CreditConfig) -> GroupRelative:
+    return GroupRelative(
+        leave_one_out=config.kind == "leave_one_out",
+        scale=config.scale,
+        together=config.seats == "together",
+    )

@@ -11,12 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 from sparring.core.types import Episode, Turn, derive
+from sparring.credit.credit import Credit
 from sparring.credit.role_baseline import RoleBaseline, learners
+from sparring.run.config import CreditConfig
 
 _MOST = 200_000  # prompts remembered; the longest unseen are forgotten
 
 
-class PromptBaseline:
+class PromptBaseline(Credit):
     """b of a prompt begins at its role's b and moves by 1/(n + prior), at least by `rate`."""
 
     def __init__(
@@ -68,3 +70,7 @@ class PromptBaseline:
     def load(self, state: dict[str, Any]) -> None:
         self.roles.load(state)
         self.prompts = {key: (value, met) for key, (value, met) in state["prompts"].items()}
+
+
+def make(config: CreditConfig) -> PromptBaseline:
+    return PromptBaseline(config.decay, trace=config.trace)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparring.core.types import Episode
+from sparring.credit.credit import Credit
+from sparring.run.config import CreditConfig
 
 
 def learners(episodes: Sequence[Episode]) -> set[str]:
@@ -20,7 +22,7 @@ def learning_seats(episode: Episode, learned: set[str]) -> set[str]:
     return {seat for seat, policy in holders.items() if policy in learned}
 
 
-class RoleBaseline:
+class RoleBaseline(Credit):
     """A = R − b, then b ← decay·b + (1 − decay)·R, for each (game, seat) on its own; b starts at 0.
 
     Subtracted before it is moved, so that no reward is compared with itself.
@@ -55,3 +57,7 @@ class RoleBaseline:
 
     def load(self, state: dict[str, Any]) -> None:
         self.baselines = dict(state["baselines"])
+
+
+def make(config: CreditConfig) -> RoleBaseline:
+    return RoleBaseline(config.decay)

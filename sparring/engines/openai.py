@@ -7,11 +7,10 @@ they are kept; where it does not, nobody can learn from its turns.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from sparring.core.types import Request, Turn
+from sparring.engines.engine import Engine
 from sparring.engines.http_client import Line, ServerFailed
 from sparring.models.chat import RAW
 from sparring.run.servers import ServerConfig
@@ -19,7 +18,7 @@ from sparring.run.servers import ServerConfig
 _SEEDS = 2**31  # some servers keep seeds in 32 bits
 
 
-class OpenAIEngine:
+class OpenAIEngine(Engine):
     def __init__(self, server: ServerConfig, label: str) -> None:
         self.line = Line(server, label)
         self.gives_ids: bool | None = None  # not known before the first answer
@@ -32,11 +31,6 @@ class OpenAIEngine:
         )
         self.gives_ids = bool(turn.token_ids)
         return turn
-
-    @contextmanager
-    def outside(self) -> Iterator[None]:
-        """Nothing has to be held: the server forms its own batches."""
-        yield
 
     def body(self, request: Request) -> dict[str, Any]:
         """The request in the protocol's words."""

@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from sparring.models.policies import Policies
 
 
-class Players:
+class Players(OwnEngine):
     """An engine made of engines: requests go by their policy's name."""
 
     def __init__(self, own: OwnEngine, servers: Mapping[str, OpenAIEngine] | None = None) -> None:
         self.own, self.servers = own, dict(servers or {})
         self.chat, self.base = own.chat, own.base
-        # An engine that forms batches knows when it speaks; any other does while it is asked.
-        self._tells: Clock | None = getattr(own, "clock", None)
-        self.clock = self._tells or Clock()
+        # An engine that forms batches knows when it generates; any other does while it is asked.
+        self.clock: Clock = own.clock or Clock()
 
     @property
     def policies(self) -> Policies:
@@ -36,7 +35,7 @@ class Players:
     async def act(self, request: Request) -> Turn:
         server = self.servers.get(request.policy)
         if server is None:
-            with nullcontext() if self._tells else self.clock.generating():
+            with nullcontext() if self.own.clock else self.clock.generating():
                 return await self.own.act(request)
         # The own engine's next batch waits for this game too, so that batches do not depend on
         # how fast a server is.
@@ -56,23 +55,14 @@ class Players:
 
     @asynccontextmanager
     async def learning(self) -> AsyncIterator[None]:
-        """The time in which weights move. An engine with weights of its own hands its memory over
-        and takes the new ones afterwards; the embedded one has the learner's."""
-        if hasattr(self.own, "learning"):
-            async with self.own.learning():
-                yield
-        else:
+        async with self.own.learning():
             yield
 
     def publish(self) -> None:
-        """Weights have moved outside of `learning`, as when a checkpoint is loaded."""
-        if hasattr(self.own, "publish"):
-            self.own.publish()
+        self.own.publish()
 
     async def idle(self) -> None:
-        """Nobody speaks any more, whoever was given up in the middle of a word included."""
-        if hasattr(self.own, "idle"):
-            await self.own.idle()
+        await self.own.idle()
 
     def notices(self) -> list[str]:
         """What a run should say of its players before it begins."""
@@ -84,15 +74,12 @@ class Players:
 
     def metrics(self) -> dict[str, float]:
         """What servers were asked and cost since this was last asked."""
-        found: dict[str, float] = {}
+        metrics = self.own.metrics()
         for server in self.servers.values():
-            found |= server.line.metrics()
-        if hasattr(self.own, "metrics"):
-            found |= self.own.metrics()
-        return found
+            metrics |= server.line.metrics()
+        return metrics
 
     async def close(self) -> None:
         for server in self.servers.values():
             await server.line.close()
-        if hasattr(self.own, "close"):
-            await self.own.close()
+        await self.own.close()

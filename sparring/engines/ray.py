@@ -9,14 +9,14 @@ import asyncio
 import logging
 import socket
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import BASE, Request, Sampling, Turn
+from sparring.engines.engine import OwnEngine
 from sparring.engines.published import PublishFailed, checksum
 from sparring.engines.ray_cluster import connect, death, failures, last_line
 from sparring.run.cluster import RayConfig
@@ -77,8 +77,7 @@ class Replica:
             sums[name] = checksum(state)
         for name, version in versions.items():
             policies.set_version(name, version)
-        if hasattr(self.engine, "publish"):  # one that keeps weights of its own
-            self.engine.publish()
+        self.engine.publish()
         return sums
 
 
@@ -129,7 +128,7 @@ class _Slot:
     alive: bool = True
 
 
-class RayPool:
+class RayPool(OwnEngine):
     """Stands where an engine of the run's own stands; `own` keeps the policies that learn."""
 
     def __init__(
@@ -344,11 +343,6 @@ class RayPool:
     def publish(self) -> None:
         """Weights have changed under the same versions, as when a checkpoint was loaded."""
         self._given = {}
-
-    @contextmanager
-    def outside(self) -> Iterator[None]:
-        """Replicas wait for nobody: they serve whoever is there when they are free."""
-        yield
 
     def probabilities(
         self, policy: str, prompts: Sequence[str], sampling: Sampling

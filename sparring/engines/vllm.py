@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import BASE, Request, Sampling, Turn, VoidGame
+from sparring.engines.engine import OwnEngine
 from sparring.engines.http_client import Line, ServerFailed
 from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.openai import ids_of
@@ -80,7 +81,7 @@ class Link(Protocol):
     async def close(self) -> None: ...
 
 
-class VllmEngine:
+class VllmEngine(OwnEngine):
     def __init__(
         self, policies: Policies, link: Link, *, limit: int | None = None, sleeps: bool = False
     ) -> None:
@@ -123,11 +124,6 @@ class VllmEngine:
             finish=reply.finish,
             temperature=how.temperature or 1.0,
         )
-
-    @contextmanager
-    def outside(self) -> Iterator[None]:
-        """Nothing is held: vLLM serves whoever waits."""
-        yield
 
     def probabilities(
         self, policy: str, prompts: Sequence[str], sampling: Sampling

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from sparring.core.collect import Job, collect
-from sparring.core.game import Game, Speak
+from sparring.core.game import Game
+from sparring.core.table import Speak
 from sparring.core.types import Episode, Sampling, derive
 from sparring.evaluation.ratings import Result
 

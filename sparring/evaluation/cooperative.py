@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from statistics import fmean
-
 from sparring.core.collect import Job, collect
-from sparring.core.game import Game, Speak
+from sparring.core.game import Game
+from sparring.core.table import Speak
 from sparring.core.types import Episode, Sampling, derive
-from sparring.pipelines.matching.game import MatchingGame
-from sparring.pipelines.matching.tables import bounds
-
-SIZES = (2, 3, 4, 8)  # of the tables that a closing evaluation looks at
-TOLD = ("private", "mentioned", "correct", "new", "used")
 
 
 async def with_itself(
@@ -39,51 +31,3 @@ async def with_itself(
         for i in range(games)
     ]
     return await collect(jobs, speak, sampling=sampling)
-
-
-def matching_measures(episodes: Sequence[Episode]) -> dict[str, float]:
-    """How a matching goes: agreement, score, what it is held against, and what was passed on.
-    Void games are left out; turns to agreement are those of the games that agreed."""
-    facts = [e.facts for e in episodes if e.void is None]
-    if not facts:
-        return {}
-    agreed = [f for f in facts if f["agreed"]]
-    found = {
-        "score": fmean(f["score"] for f in facts),
-        "agreement": len(agreed) / len(facts),
-        **({"agreed_score": fmean(f["score"] for f in agreed)} if agreed else {}),
-        **({"agreed_turns": fmean(f["turns"] for f in agreed)} if agreed else {}),
-        "error_rate": sum(f["errors"] for f in facts) / sum(f["turns"] for f in facts),
-    }
-    found |= {f"bound_{k}": fmean(f["bounds"][k] for f in facts) for k in facts[0]["bounds"]}
-    return found | {f"cells_{key}": fmean(f["told"][key] for f in facts) for key in TOLD}
-
-
-async def by_size(
-    name: str,
-    game: MatchingGame,
-    speak: Speak,
-    policy: str,
-    games: int,
-    *,
-    sampling: Sampling,
-    seed: int = 0,
-) -> dict[str, dict[str, float]]:
-    """A policy's measures at several sizes of table. Where its style has no words for a size,
-    only the bounds are known."""
-    found = {}
-    for size in sorted({*SIZES, game.size}):
-        try:
-            sized = replace(game, size=size)
-        except ValueError:  # the terse form ends at 3
-            tables = [
-                replace(game, style="short", size=size).task(derive(seed, i)) for i in range(games)
-            ]
-            every = [bounds(task.data) for task in tables]
-            found[str(size)] = {f"bound_{k}": fmean(b[k] for b in every) for k in every[0]}
-            continue
-        played = await with_itself(
-            name, sized, speak, policy, games, seed=derive(seed, size), sampling=sampling
-        )
-        found[str(size)] = matching_measures(played)
-    return found

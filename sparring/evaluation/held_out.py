@@ -11,8 +11,8 @@ from sparring.core.game import Game
 from sparring.core.types import Episode, derive
 from sparring.evaluation.sampling import as_trained
 from sparring.run.config import Config
+from sparring.run.seats import own_seating
 from sparring.tasks.source import held_out_tasks
-from sparring.training.opponents import Opponents
 
 if TYPE_CHECKING:
     from sparring.engines.engine import OwnEngine
@@ -40,7 +40,6 @@ async def play_held_out(config: Config, name: str, game: Game, engine: OwnEngine
     tasks = [t for t in held_out_tasks(config.tasks, game.problems) if not game.unusable(t)]
     if not tasks:
         return []
-    seating = Opponents(config.opponents, config.players)
     jobs = [
         Job(
             id=f"held-out-{i}",
@@ -48,7 +47,7 @@ async def play_held_out(config: Config, name: str, game: Game, engine: OwnEngine
             game=game,
             task=tasks[i % len(tasks)],
             seed=derive(config.seed, "held out", i),
-            seating=seating.own(game.seats),
+            seating=own_seating(config, game.seats),
         )
         for i in range(config.evaluate.games)
     ]

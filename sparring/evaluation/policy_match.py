@@ -1,4 +1,4 @@
-"""`sparring arena`: a match between any two players, as the first of them was trained to play."""
+"""A match between any two players, as the first of them was trained to play."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from sparring.core.errors import ConfigError
-from sparring.core.game import Speak
 from sparring.core.scripted import PROGRAMS
+from sparring.core.table import Speak
 from sparring.core.types import Sampling
 from sparring.engines.load import load_opponent, load_player
 from sparring.evaluation.arena import match

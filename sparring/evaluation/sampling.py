@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
-from sparring.core.game import Game, Speak
+from sparring.core.game import Game
+from sparring.core.table import Speak
 from sparring.core.types import Request, Sampling, Turn
 from sparring.run.config import Config
 

@@ -8,18 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sparring.core.game import Game
+from sparring.core.game import Game, Probe
 from sparring.core.types import MAIN, Episode, Sampling
 from sparring.engines.engine import OwnEngine
-from sparring.evaluation import exact
 from sparring.evaluation.arena import Score, match
-from sparring.evaluation.cooperative import matching_measures, with_itself
-from sparring.evaluation.kuhn import kuhn_measures
+from sparring.evaluation.cooperative import with_itself
 from sparring.evaluation.sampling import described, noted
-from sparring.games.kuhn import KuhnPoker
-from sparring.games.negotiation import SimpleNegotiation
-from sparring.games.tictactoe import TicTacToe
-from sparring.pipelines.matching.game import MatchingGame
 
 
 def opponents_of(game: Game) -> list[str]:
@@ -65,9 +59,10 @@ async def evaluate(
             played += games_played
         if game.cooperative:
             played = await with_itself(name, game, speak, policy, count, **plan)
-        measures, method = await measure(
-            game, engine, policy, played, sampling=sampling, replies=count, seed=seed
-        )
+        fair = [e for e in played if e.void is None]
+        probe = Probe(policy, engine.act, sampling, engine.probabilities, count, seed)
+        asked, method = await game.probe(probe)
+        measures = {**(game.measures(fair, policy) if fair else {}), **asked}
         found[name] = {
             **{opponent: result.as_dict() for opponent, result in scores.items()},
             "exact": measures,
@@ -77,31 +72,6 @@ async def evaluate(
         }
         episodes += played
     return found, episodes
-
-
-async def measure(
-    game: Game,
-    engine: OwnEngine,
-    policy: str,
-    episodes: list[Episode],
-    *,
-    sampling: Sampling,
-    replies: int,
-    seed: int,
-) -> tuple[dict[str, float], str]:
-    """A game's own measures, and how they were come by where there is more than one way."""
-    if isinstance(game, TicTacToe):
-        against = [e for e in episodes if "perfect" in e.seating.values()]
-        return {"regret": exact.mean_regret(against, policy)}, ""
-    if isinstance(game, KuhnPoker):
-        return await kuhn_measures(
-            game, engine, policy, sampling=sampling, replies=replies, seed=seed
-        )
-    if isinstance(game, SimpleNegotiation):
-        return {"surplus": exact.mean_surplus(episodes)}, ""
-    if isinstance(game, MatchingGame):
-        return matching_measures(episodes), ""
-    return {}, ""
 
 
 def ranking(scores: Mapping[str, Score], measures: Mapping[str, float]) -> float | None:

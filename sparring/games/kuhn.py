@@ -6,8 +6,9 @@ import random
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparring.core.game import Forfeit, Game, Outcome, Table
-from sparring.core.types import Task, View
+from sparring.core.game import Forfeit, Frame, Game, Outcome, Probe
+from sparring.core.table import Table
+from sparring.core.types import Episode, Task, View
 from sparring.games.answers import answer, ask, check_style, limit
 from sparring.run.game_options import Tokens
 
@@ -60,6 +61,8 @@ class KuhnPoker(Game):
     cost at most the ante.
     """
 
+    title: ClassVar[str] = "Kuhn poker"
+    glyph: ClassVar[str] = "♠"
     seats: ClassVar[tuple[str, ...]] = ("first", "second")
     zero_sum: ClassVar[bool] = True
 
@@ -106,6 +109,16 @@ class KuhnPoker(Game):
         """The two legal actions, the passive one first, in the words of the style."""
         check, bet = WORDS[infoset[1:]]
         return ("p", "b") if self.style == "terse" else (check, bet)
+
+    def board(self, episode: Episode) -> list[Frame]:
+        from sparring.games.boards import kuhn_frames
+
+        return kuhn_frames(episode)
+
+    async def probe(self, policy: Probe) -> tuple[dict[str, float], str]:
+        from sparring.games.kuhn_measures import kuhn_measures
+
+        return await kuhn_measures(self, policy)
 
     def perfect(self, view: View, seed: int) -> str:
         """The equilibrium with alpha = 1/3, its coins tossed by the seed."""

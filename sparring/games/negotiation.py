@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from sparring.core.game import Forfeit, Game, Outcome, Table
-from sparring.core.types import Task, View
+from sparring.core.game import Forfeit, Frame, Game, Outcome
+from sparring.core.table import Table
+from sparring.core.types import Episode, Task, View
 from sparring.games.answers import answer, ask, check_style, limit
 from sparring.run.game_options import Tokens
 
@@ -102,6 +104,29 @@ def parse(text: str, goods: tuple[str, ...]) -> str | Trade | None:
     return Trade(give, take) if give and take else None
 
 
+def surplus(facts: Mapping[str, Any]) -> dict[str, float]:
+    """What trading gained both players together, against the most it could have.
+
+    The most is the Pareto optimum with the largest total: every good with whoever values it
+    more. `share` is gained / most, and 1 where there was nothing to gain and nothing was lost.
+    """
+    (one, start), (two, other) = facts["start"].items()
+    gained = float(sum(facts["gains"].values()))
+    most = 0.0
+    for good in start:
+        gap = facts["values"][one][good] - facts["values"][two][good]
+        most += max(gap, 0) * other[good] + max(-gap, 0) * start[good]
+    if most == 0:
+        return {"gained": gained, "most": 0.0, "share": 1.0 if gained == 0 else -math.inf}
+    return {"gained": gained, "most": most, "share": gained / most}
+
+
+def mean_surplus(episodes: Iterable[Episode]) -> float:
+    """Mean share of the optimum over all negotiations that are not void; NaN without any."""
+    shares = [surplus(e.facts)["share"] for e in episodes if e.void is None]
+    return sum(shares) / len(shares) if shares else math.nan
+
+
 @dataclass
 class SimpleNegotiation(Game):
     """Trade goods by offers; after the last turn whoever gained more by own values wins.
@@ -110,6 +135,8 @@ class SimpleNegotiation(Game):
     denies the one before. Holdings and values are private. Without any trade it is 0/0.
     """
 
+    title: ClassVar[str] = "Negotiation"
+    glyph: ClassVar[str] = "⇄"
     seats: ClassVar[tuple[str, ...]] = ("first", "second")
     zero_sum: ClassVar[bool] = True
 
@@ -211,6 +238,14 @@ class SimpleNegotiation(Game):
             "left": self.cap - number,
         }
         return View(state=state, actions=tuple(actions))
+
+    def measures(self, episodes: Sequence[Episode], policy: str) -> dict[str, float]:
+        return {"surplus": mean_surplus(episodes)}
+
+    def board(self, episode: Episode) -> list[Frame]:
+        from sparring.games.boards import negotiation_frames
+
+        return negotiation_frames(episode)
 
     def scripted(self, view: View, seed: int) -> str:
         """A strong player, not a perfect one: it takes the other's values for the average ones,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from sparring.core.game import Forfeit, Game, Outcome, Table
-from sparring.core.types import Task, View
+from sparring.core.game import Forfeit, Frame, Game, Outcome
+from sparring.core.table import Table
+from sparring.core.types import Episode, Task, View
 from sparring.games.answers import answer, ask, check_style, limit
 from sparring.run.game_options import Count, Tokens
 
@@ -61,6 +64,39 @@ def optimal(board: str) -> tuple[int, ...]:
     return tuple(cell for cell in legal(board) if action_value(board, cell) == value(board))
 
 
+def regret(board: str, cell: int | None, invalid: float = -1.5) -> float:
+    """Game value a move gives away: 0 for a perfect move, up to 2 for throwing a win to a loss.
+
+    No legal move at all (None) gives away what the forfeit costs: value(board) - invalid, so
+    up to 2.5, always more than any legal move.
+    """
+    if cell is None:
+        return value(board) - invalid
+    return float(value(board) - action_value(board, cell))
+
+
+def regrets(episode: Episode, policy: str | None = None) -> list[float]:
+    """The regret of every move of a tic-tac-toe game, or of one policy's moves only."""
+    board, found = EMPTY, []
+    moves: list[int | None] = list(episode.facts.get("moves", []))
+    offender = episode.facts.get("invalid")
+    given = len(episode.task.data.get("opening", ()))  # moves that nobody chose
+    for number, cell in enumerate([*moves, None] if offender else moves):
+        seat = mover(board).lower()
+        if number >= given and (policy is None or episode.seating.get(seat) == policy):
+            forfeit = episode.rewards[seat] if cell is None else 0.0
+            found.append(regret(board, cell, forfeit))
+        if cell is not None:
+            board = put(board, cell)
+    return found
+
+
+def mean_regret(episodes: Iterable[Episode], policy: str | None = None) -> float:
+    """Mean regret per move over all games that are not void; NaN where nobody moved."""
+    found = [r for e in episodes if e.void is None for r in regrets(e, policy)]
+    return sum(found) / len(found) if found else math.nan
+
+
 def parse(text: str, board: str) -> int | None:
     """The free cell a text names, or None."""
     found = answer(text)
@@ -81,6 +117,8 @@ def terse(board: str) -> str:
 class TicTacToe(Game):
     """Three in a row wins. X begins."""
 
+    title: ClassVar[str] = "Tic-tac-toe"
+    glyph: ClassVar[str] = ""
     seats: ClassVar[tuple[str, ...]] = ("x", "o")
     zero_sum: ClassVar[bool] = True
 
@@ -121,6 +159,15 @@ class TicTacToe(Game):
 
     def view(self, board: str) -> View:
         return View(state=board, actions=tuple(map(str, legal(board))))
+
+    def measures(self, episodes: Sequence[Episode], policy: str) -> dict[str, float]:
+        against = [e for e in episodes if "perfect" in e.seating.values()]
+        return {"regret": mean_regret(against, policy)}
+
+    def board(self, episode: Episode) -> list[Frame]:
+        from sparring.games.boards import tictactoe_frames
+
+        return tictactoe_frames(episode)
 
     def perfect(self, view: View, seed: int) -> str:
         """One of the moves that keep the value of the board, picked by the seed."""

@@ -22,6 +22,7 @@ from sparring.learn.compile import fused
 from sparring.learn.critic import Critic
 from sparring.learn.distributed.world import World
 from sparring.learn.head import chunked_logprobs
+from sparring.learn.head_check import check_head
 from sparring.learn.losses import Totals
 from sparring.learn.objectives import (
     Found,
@@ -32,7 +33,7 @@ from sparring.learn.objectives import (
 )
 from sparring.learn.optimizer import Optimizer, make_masters
 from sparring.learn.packing import at_tokens, check_packing, read_rows
-from sparring.models.logits import check_head, logit_shape
+from sparring.models.logits import logit_shape
 from sparring.models.policies import REFERENCE as REFERENCE
 from sparring.models.policies import Policies
 from sparring.run import interrupt

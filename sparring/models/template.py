@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from sparring.core.errors import ConfigError
-from sparring.learn.distributed import world
+from sparring.run import rank
 from sparring.run.template import PLAIN
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def settle_template(tokenizer: Any, template: str | None, name: str) -> None:
         tokenizer.chat_template = _FOLD + tokenizer.chat_template
         notes.append("has a chat template without a system role: its text opens the user's message")
     _check(tokenizer, name)
-    if notes and world.rank() == 0:
+    if notes and rank.rank() == 0:
         log.info("%s %s; `template:` sets another", name, ", and ".join(notes))
 
 

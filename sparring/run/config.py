@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, create_model
 
 from sparring.core.errors import ConfigError
 from sparring.core.nearest import nearest
+from sparring.core.plugin import Kind, load, names, plugins
 from sparring.run.cluster import RayConfig
 from sparring.run.foreign import translation
 from sparring.run.learning import LearnConfig
@@ -20,9 +22,20 @@ from sparring.run.players import check_players
 from sparring.run.section import Section
 from sparring.run.servers import ServerConfig, VllmConfig, check_server
 from sparring.run.template import read_template
-from sparring.run.variables import from_environment, from_mbpp_variables, parse_yaml, set_key
+from sparring.run.variables import from_environment, from_plugin_variables, parse_yaml, set_key
 
-RECIPES = Path(__file__).parent.parent / "recipes"
+S = TypeVar("S", bound=Section)
+
+
+def registered(kind: Kind) -> AfterValidator:
+    """A name that some plug-in registers, or where to find the thing: `module:Name`."""
+
+    def check(name: str) -> str:
+        if ":" not in name and name not in names(kind):
+            raise ValueError(nearest(name, names(kind)))
+        return name
+
+    return AfterValidator(check)
 
 
 class SamplingConfig(Section):
@@ -62,9 +75,7 @@ class OpponentsConfig(Section):
 
 
 class CreditConfig(Section):
-    kind: Literal["role_baseline", "prompt_baseline", "group_relative", "leave_one_out", "gae"] = (
-        "role_baseline"
-    )
+    kind: Annotated[str, registered("credit")] = "role_baseline"
     decay: float = Field(0.95, ge=0, le=1)
     trace: float = Field(1.0, ge=0, le=1)  # prompt_baseline, gae: λ; 1 is the plain final reward
     gamma: float = Field(1.0, ge=0, le=1)  # gae: what a reward is worth one token earlier
@@ -74,18 +85,9 @@ class CreditConfig(Section):
 
 
 class TeachConfig(Section):
-    """Who turns episodes into lessons; see `sparring/training/lessons.py`."""
+    """Who turns episodes into lessons: `credit`, or a teacher that a plug-in brings."""
 
-    kind: Literal["credit", "rounds", "recorded", "equivalence"] = "credit"
-    games: str | None = None  # recorded: the folder that `sparring selfplay` wrote
-    val: float = Field(0.1, ge=0, lt=1)  # rounds: share of the tasks that is kept from training
-    keep: int | None = Field(None, ge=1)  # rounds: folders of so many last rounds; None: all
-    threshold: float = Field(5.0, ge=0, le=10)  # equivalence: τ; what is harder is always kept
-    easy: float = Field(0.2, ge=0, le=1)  # equivalence: share of the others that is kept
-    predict: bool = False  # equivalence: whether Alice also learns to say how hard a pair is
-    balance: bool = True  # equivalence: whether both branches weigh the same
-    alice_data: str | None = None  # equivalence: records of earlier rounds, to begin with
-    bob_data: str | None = None
+    kind: Annotated[str, registered("teachers")] = "credit"
 
 
 class ScheduleConfig(Section):
@@ -114,79 +116,12 @@ class EngineConfig(Section):
     cache_gb: float | None = Field(None, gt=0)
 
 
-class MbppConfig(Section):
-    """MBPP before training, every so often, and after; logged as `mbpp_eval/…`."""
-
-    enabled: bool = False
-    data: str = "shipped"  # as tasks.source; MBPP_DATASET_PATH overrides it
-    problems: int | None = Field(None, ge=1)  # the first so many; MBPP_EVAL_NUM_QUESTIONS overrides
-    every: int = Field(20, ge=1)  # iterations
-    chat: bool = False  # zero-shot in the chat's form; otherwise three shots, as published
-    temperature: float = Field(0.2, ge=0)
-    max_tokens: int = Field(512, ge=1)
-    timeout_s: float = Field(10.0, gt=0)
-    # pass@k; as many samples as the largest
-    k: list[Annotated[int, Field(ge=1)]] = Field([1], min_length=1)
-
-
-class SftConfig(Section):
-    """Supervised fitting, before anything is sampled."""
-
-    epochs: int = Field(3, ge=1)
-    lr: float = Field(2e-4, gt=0)
-    batch: int = Field(32, ge=1)  # solutions per optimizer step, however many fit the device
-    warmup: int = Field(10, ge=0)  # optimizer steps
-    questions: int | None = Field(None, ge=1)  # the first so many
-    calculator: bool = False  # whether GSM8K's <<48/2=24>> stay in the solutions
-
-
-class RolloutsConfig(Section):
-    questions: int | None = Field(500, ge=1)  # the first so many
-    chunk: int = Field(128, ge=1)  # questions that are asked at once, and lost at most by a kill
-    held_out: int = Field(0, ge=0)  # of the evaluation's, asked before and after DPO: does it hold?
-
-
-class PreferencesConfig(Section):
-    correctness: int = Field(4, ge=0)  # pairs of right over wrong, at most, per question
-    coherence: int = Field(2, ge=0)  # pairs of coherent over less so, at most, per question
-    margin: float = Field(0.02, ge=0)  # of s_wm, that a pair of the second kind must differ by
-
-
-class GsmConfig(Section):
-    """The questions that are never trained on."""
-
-    data: str = "shipped:word_problems"  # as tasks.source
-    problems: int | None = Field(None, ge=1)
-    max_tokens: int = Field(256, ge=1)
-    samples: int = Field(1, ge=1)  # more than one: the answer that most of them give
-    temperature: float | None = Field(None, ge=0)  # None: greedy, or 0.7 for several samples
-
-
-class MathConfig(Section):
-    """The phases of coherent mathematics; DPO's own settings are under `learn` and `iterations`."""
-
-    sft: SftConfig = Field(default_factory=SftConfig)
-    rollouts: RolloutsConfig = Field(default_factory=RolloutsConfig)
-    preferences: PreferencesConfig = Field(default_factory=PreferencesConfig)
-    gsm8k: GsmConfig = Field(default_factory=GsmConfig)
-
-
-class PairsConfig(Section):
-    """Held-out pairs of programs, before training, every so often, and after."""
-
-    data: str | None = None  # as tasks.source; `shipped`: those of the language; None: no exam
-    limit: int | None = Field(None, ge=2)  # so many pairs, half of them equivalent
-    every: int = Field(1, ge=1)  # iterations
-
-
 class EvaluateConfig(Section):
     every: int = Field(10, ge=1)
     games: int = Field(100, ge=0)
     temperature: float = Field(0.0, ge=0)
     final: int = Field(0, ge=0)  # games of the closing evaluation, before and after; 0: none
     ladder: int = Field(0, ge=0)  # games between each pair of checkpoints, at the end
-    mbpp: MbppConfig = Field(default_factory=MbppConfig)
-    pairs: PairsConfig = Field(default_factory=PairsConfig)
 
 
 class CheckpointConfig(Section):
@@ -232,7 +167,7 @@ GameOptions = Annotated[dict[str, Any], AfterValidator(_weighed)]
 
 class Config(Section):
     recipe: str = Field("", pattern=r"^[^/\x00]*$")  # and so its folder's name
-    pipeline: Literal["loop", "coherent-math"] = "loop"  # what `sparring train` runs
+    pipeline: str = "loop"  # what `sparring train` runs: the loop, or a plug-in's trainer
     seed: int = Field(0, ge=0, lt=2**63)
     iterations: int = Field(100, ge=1)
     policy: str = "nano"
@@ -253,7 +188,6 @@ class Config(Section):
     engine: EngineConfig = Field(default_factory=EngineConfig)
     ray: RayConfig = Field(default_factory=RayConfig)
     evaluate: EvaluateConfig = Field(default_factory=EvaluateConfig)
-    math: MathConfig = Field(default_factory=MathConfig)
     checkpoint: CheckpointConfig = Field(default_factory=CheckpointConfig)
     guard: GuardConfig = Field(default_factory=GuardConfig)
     tracking: TrackingConfig = Field(default_factory=TrackingConfig)
@@ -268,15 +202,43 @@ class Config(Section):
         moves = rate or learn.entropy_end is not None
         return (learn.horizon or self.iterations) if moves else None
 
+    def section(self, kind: type[S]) -> S:
+        """The section that a plug-in added to the config; its defaults where there is none."""
+        values = (getattr(self, name) for name in type(self).model_fields)
+        return next((value for value in values if isinstance(value, kind)), kind())
+
+
+@cache
+def config_class() -> type[Config]:
+    """The config with the sections of all plug-ins."""
+    sections: dict[str, Any] = {
+        key: (kind := load(where), Field(default_factory=kind))
+        for plugin in plugins()
+        for key, where in plugin.config.items()
+    }
+    return create_model("FullConfig", __base__=Config, __module__=__name__, **sections)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "FullConfig":  # by this name a config is unpickled in another process
+        return config_class()
+    raise AttributeError(name)
+
+
+def recipe_files() -> dict[str, Path]:
+    """The recipes of all plug-ins by name."""
+    files = [file for p in plugins() for file in p.folder(p.recipes).glob("*.yaml")]
+    return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
+
 
 def recipe_names() -> list[str]:
-    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
+    return list(recipe_files())
 
 
 def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False) -> Config:
     """The config of a recipe's name or a YAML file, with `key=value` overrides applied."""
-    path = Path(name) if name.endswith((".yaml", ".yml")) else RECIPES / f"{name}.yaml"
-    if not path.exists():
+    path = Path(name) if name.endswith((".yaml", ".yml")) else recipe_files().get(name)
+    if path is None or not path.exists():
         raise ConfigError(f"there is no recipe {name!r}; {nearest(name, recipe_names())}")
     try:
         data = yaml.safe_load(path.read_text()) or {}
@@ -298,7 +260,7 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
         if not separator:
             raise ConfigError(f"{override!r} is not an override; write key=value")
         set_key(data, key, parse_yaml(value, repr(override)))
-    from_mbpp_variables(data)
+    from_plugin_variables(data)
     return make_config(data)
 
 
@@ -319,7 +281,7 @@ SMOKE: dict[str, Any] = {
 
 def make_config(data: Mapping[str, Any]) -> Config:
     try:
-        config = Config.model_validate(data)
+        config = config_class().model_validate(data)
     except ValidationError as error:
         raise ConfigError("\n".join(_explain(e) for e in error.errors())) from None
     config.template = read_template(config.template)
@@ -339,7 +301,7 @@ def _explain(error: Any) -> str:
         return f"{place}: {error['msg']}"
     if error["type"] != "extra_forbidden":
         return f"{place}: {error['msg']} (it is {error['input']!r})"
-    section: Any = Config
+    section: Any = config_class()
     for part in error["loc"][:-1]:
         if get_origin(section) is not dict:  # of names, each of them a section
             section = section.model_fields[part].annotation

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from sparring.core.errors import ConfigError
 from sparring.core.nearest import nearest
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ Seconds = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class BadOption(ValueError):
+class BadOption(ConfigError):
     """A game has no such option, or not this value of it."""
 
 

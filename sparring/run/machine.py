@@ -187,8 +187,7 @@ def go_offline(environment: dict[str, str] | None = None) -> None:
 
 def needs_network(config: Config, environment: Mapping[str, str]) -> bool:
     """Whether anything in this run would reach for a network: a hub's name, or a W&B key."""
-    names = [config.policy, config.tasks.source, config.mbpp.data]
-    names += [config.math.gsm8k.data, config.pairs.data]
+    names = [config.policy, *config.sources()]
     hub = any(n and "/" in n and "@" not in n and not Path(n).expanduser().exists() for n in names)
     told = (config.tracking.wandb, "WANDB_API_KEY"), (config.tracking.trackio, "TRACKIO_SPACE_ID")
     return hub or any(wanted != "never" and environment.get(name) for wanted, name in told)

@@ -7,12 +7,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidatorFunctionWrapHandler, field_validator
 
 
-class ConfigError(ValueError):
-    """What a person wrote cannot be used; the message names the nearest thing that can."""
-
-
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
+
+    def sources(self) -> list[str]:
+        """Every data source that this section and those inside it name: keys `source`, `data`."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        own = [v for k, v in values.items() if k in ("source", "data") and isinstance(v, str)]
+        return own + [s for v in values.values() if isinstance(v, Section) for s in v.sources()]
 
     @field_validator("*", mode="wrap")
     @classmethod

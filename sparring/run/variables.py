@@ -9,8 +9,7 @@ from typing import Any
 import yaml
 
 from sparring.core.errors import ConfigError
-
-MBPP_VARIABLES = {"MBPP_EVAL_NUM_QUESTIONS": "problems", "MBPP_DATASET_PATH": "data"}
+from sparring.core.plugin import plugins
 
 
 def parse_yaml(text: str, what: str) -> Any:
@@ -29,15 +28,13 @@ def from_environment(data: dict[str, Any], variables: Mapping[str, str]) -> None
             set_key(data, key, parse_yaml(os.environ[variable], f"the variable {variable}"))
 
 
-def from_mbpp_variables(data: dict[str, Any]) -> None:
-    """MBPP's own variables have the last word, in every recipe that evaluates on it."""
-    evaluate = data.get("evaluate")
-    mbpp = evaluate.get("mbpp") if isinstance(evaluate, dict) else None
-    if not isinstance(mbpp, dict) or not mbpp.get("enabled"):
-        return
-    for variable, key in MBPP_VARIABLES.items():
-        if os.environ.get(variable):
-            mbpp[key] = parse_yaml(os.environ[variable], f"the variable {variable}")
+def from_plugin_variables(data: dict[str, Any]) -> None:
+    """The variables of a plug-in have the last word, in every recipe that has its section."""
+    for plugin in plugins():
+        for variable, key in plugin.environment.items():
+            section = data.get(key.split(".")[0])
+            if isinstance(section, dict) and section.get("enabled", True):
+                from_environment(data, {variable: key})
 
 
 def set_key(data: dict[str, Any], key: str, value: Any) -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from sparring.core.errors import ConfigError
+from sparring.core.plugin import load, plugins
 from sparring.core.types import Task, derive
 from sparring.run.config import TasksConfig, nearest
 from sparring.tasks.hub import load_hub
 
-SHIPPED = Path(__file__).parent / "data"
 VALID = (
     "tasks come from a JSONL file, a problems file (.json), a folder made by "
     "datasets.save_to_disk, a hub name (owner/name or owner/name:config), or `shipped`"
@@ -115,18 +115,19 @@ def read_rows(source: str, split: str | None) -> list[dict[str, Any]]:
 
 
 def _shipped(name: str) -> Path:
-    known = {p.stem: p for p in SHIPPED.glob("*.json*")}
+    folders = [plugin.folder(plugin.data) for plugin in plugins()]
+    known = {file.stem: file for folder in folders for file in folder.glob("*.json*")}
     if name not in known:
         raise ConfigError(f"no problems {name!r} are shipped; {nearest(name, known)}")
     return known[name]
 
 
 def _read_file(path: Path) -> list[dict[str, Any]]:
-    if path.suffix != ".json":
-        return _read_jsonl(path)
-    from sparring.pipelines.adversarial.problems import read_problems
-
-    return read_problems(path)
+    readers = {suffix: where for p in plugins() for suffix, where in p.readers.items()}
+    if path.suffix in readers:
+        rows: list[dict[str, Any]] = load(readers[path.suffix])(path)
+        return rows
+    return _read_jsonl(path)
 
 
 def _read_jsonl(path: Path) -> list[dict[str, Any]]:

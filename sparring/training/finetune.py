@@ -26,7 +26,7 @@ from sparring.models.export import export_policy
 from sparring.models.loading import ModelMissing
 from sparring.models.policies import LoraPolicies, Policies, load_policies
 from sparring.models.trained import find_trained
-from sparring.run import checkpoint, console_log, interrupt
+from sparring.run import checkpoint, console_log, interrupt, rank
 from sparring.run.config import Config, make_config
 from sparring.run.lock import writing
 from sparring.run.rundir import RunDir, append, write_whole
@@ -148,7 +148,7 @@ def _epochs(
 def learning(config: Config, name: str, start: str | None) -> Iterator[Learner]:
     """The learner while it is needed. Where a launcher started several processes, the others make
     one like it and do what this one does, until it is done or leaves in good order."""
-    if world.size() > 1:
+    if rank.size() > 1:
         _all(config.engine.device).hand_out((config.model_dump(mode="json"), name, start))
     learner = make_learner(config, name, start)
     try:
@@ -176,7 +176,7 @@ def help_fit(device: str) -> None:
 @contextmanager
 def leading(device: str) -> Iterator[None]:
     """While this lasts, the other processes wait for learners to help; then they leave."""
-    if world.size() == 1:
+    if rank.size() == 1:
         yield
         return
     together = _all(device)
@@ -189,7 +189,7 @@ def leading(device: str) -> Iterator[None]:
 
 
 def _all(device: str) -> world.World:
-    return world.World(world.size(), choose_device(device, "auto")[0])
+    return world.World(rank.size(), choose_device(device, "auto")[0])
 
 
 def make_learner(config: Config, name: str, start: str | None) -> Learner:

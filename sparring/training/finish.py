@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from sparring.core.game import Probe
+from sparring.core.plugin import load_all
 from sparring.core.types import MAIN, Sampling, derive, episode_to_json
 from sparring.engines.load import add_policy, load_engine
 from sparring.run import checkpoint
@@ -15,45 +17,36 @@ from sparring.run.config import Config
 from sparring.run.games import make_games
 from sparring.run.lock import writing
 from sparring.run.rundir import RunDir, write_whole
-from sparring.training import requirements
-from sparring.view import write_report
+from sparring.run.seats import learned_policies
 
 UNTRAINED = "untrained"
 _SHOWN = 12  # evaluation games kept for the report, per opponent
 _RUNGS = 6  # checkpoints on the ladder
-_SIZED = 48  # games of a matching at each size of table
 
 
-def finish(path: Path) -> Path:
-    """Evaluate a finished run as its config says, and write its report."""
+def finish(path: Path) -> None:
+    """Evaluate a finished run as its config says."""
     run = RunDir.existing(path)
     with writing(path):
         _evaluate(run)
-        return write_report(path)
 
 
 def _evaluate(run: RunDir) -> None:
     config = run.config().evaluate
     games = make_games(run.config().games)
-    ranked = MAIN in requirements.learned_policies(run.config(), games.values())
+    ranked = MAIN in learned_policies(run.config(), games.values())
     if config.final and ranked:
         asyncio.run(_closing_evaluation(run))
     if config.ladder and ranked:
         asyncio.run(_ladder(run))
-    if run.config().schedule.enabled:
-        from sparring.pipelines.adversarial.crossplay import count_bugs, crossplay
-
-        count_bugs(run)
-        if config.ladder:
-            asyncio.run(crossplay(run, config.ladder))
+    for closing in load_all("closings"):
+        asyncio.run(closing(run))
 
 
 async def _closing_evaluation(run: RunDir) -> None:
     """The last weights and the first ones, over the same games."""
-    from sparring.evaluation.cooperative import by_size
     from sparring.evaluation.sampling import as_trained
     from sparring.evaluation.standard import evaluate
-    from sparring.pipelines.matching.game import MatchingGame
 
     config = run.config()
     games = {n: g for n, g in make_games(config.games).items() if g.zero_sum or g.cooperative}
@@ -69,13 +62,13 @@ async def _closing_evaluation(run: RunDir) -> None:
     heat = config.evaluate.temperature
     trained, episodes = await evaluate(games, engine, policy=name, temperature=heat, **plan)
     untrained, _ = await evaluate(games, engine, policy=UNTRAINED, temperature=heat, **plan)
-    matchings = {n: g for n, g in games.items() if isinstance(g, MatchingGame)}
     for policy, results in ((name, trained), (UNTRAINED, untrained)):
-        for n, g in matchings.items():
-            results[n]["by_size"] = await by_size(
-                n, g, engine.act, policy, min(_SIZED, plan["count"]), seed=plan["seed"],
-                sampling=as_trained(config, heat),
-            )  # fmt: skip
+        probe = Probe(
+            policy, engine.act, as_trained(config, heat), engine.probabilities,
+            plan["count"], plan["seed"],
+        )  # fmt: skip
+        for n, game in games.items():
+            results[n] |= await game.closing(n, probe)
     found = {**trained, UNTRAINED: untrained}
     write_whole(run.path / "evaluation.json", json.dumps(found, indent=1).encode())
     shown = [e for i, e in enumerate(episodes) if i % config.evaluate.final < _SHOWN]

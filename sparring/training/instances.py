@@ -13,7 +13,7 @@ from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Message, Sample, Task, episode_to_json
 from sparring.credit.group_relative import centred
 from sparring.credit.samples import join
-from sparring.pipelines.matching.tables import shown
+from sparring.run.games import load_game
 
 FORMAT = 1  # of the parquet files; another one is refused
 GAMES, TRAIN, VAL = "selfplay_games.jsonl", "train.parquet", "val.parquet"
@@ -96,19 +96,11 @@ def lessons(found: Sequence[Instance], *, scale: bool, leave_one_out: bool) -> l
 
 def game_record(episode: Episode, index: int) -> dict[str, Any]:
     """One line of selfplay_games.jsonl: all of the episode, and first what a person looks for."""
-    facts, data = episode.facts, episode.task.data
+    facts = episode.facts
     head: dict[str, Any] = {"index": index, "score": facts.get("score")}
-    if episode.game == "matching":
-        head |= {"table": data.get("table"), "views": {s: _view(data, s) for s in data["seen"]}}
+    head |= load_game(episode.game).record(episode)
     head["actions"] = facts.get("moves")
     return {**head, "episode": episode_to_json(episode)}
-
-
-def _view(data: Mapping[str, Any], seat: str) -> dict[str, Any]:
-    """A private view as a grid, null where nothing is seen."""
-    cells, places = shown(data, seat), range(len(data["table"]))
-    grid = [[cells.get((r, c)) for c in places] for r in places]
-    return {"shown": grid, "scale": data["scales"][seat]}
 
 
 def write_parquet(path: Path, source: Source, found: Sequence[Instance], split: str) -> None:

@@ -10,8 +10,8 @@ from sparring.core.game import Game
 from sparring.core.types import Task, derive
 from sparring.run.config import Config
 from sparring.run.schedule import Step
+from sparring.run.seats import learned_policies, learning_seats
 from sparring.tasks import draw
-from sparring.training import requirements
 from sparring.training.opponents import Opponents
 
 
@@ -28,8 +28,8 @@ def make_jobs(
     learns, and from which stage."""
     names = list(games)
     weights = [float(config.games[name].get("weight", 1.0)) for name in names]
-    learned = frozenset(requirements.learned_policies(config, games.values()))
-    learning = requirements.learning_seats(config, games.values())
+    learned = frozenset(learned_policies(config, games.values()))
+    learning = learning_seats(config, games.values())
     stages = None
     if step is not None:
         learning &= {step.seat}

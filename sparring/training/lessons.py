@@ -4,22 +4,14 @@ the files of its round in a folder."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from sparring.core.plugin import find
 from sparring.core.types import Episode, Sample
-from sparring.credit import Credit
-from sparring.credit.gae import Gae
-from sparring.credit.samples import to_samples
+from sparring.credit.credit import Credit
 from sparring.run.config import Config
-
-TEACHERS: dict[str, str] = {  # kind -> module:Class, for kinds other than `credit`
-    "rounds": "sparring.pipelines.matching.rounds:Rounds",
-    "recorded": "sparring.pipelines.matching.rounds:Recorded",
-    "equivalence": "sparring.pipelines.equivalence.teacher:EquivalenceTeacher",
-}
 
 
 class Teacher(Protocol):
@@ -41,7 +33,7 @@ class Teacher(Protocol):
 class FromCredit:
     """Every trainable turn is a lesson, weighted by its credit."""
 
-    def __init__(self, credit: Credit | Gae) -> None:
+    def __init__(self, config: Config, credit: Credit, chat: Any) -> None:
         self.credit = credit
 
     def lessons(
@@ -59,20 +51,12 @@ class FromCredit:
         pass
 
 
-def teach(credit: Credit | Gae, episodes: list[Episode]) -> list[Sample]:
+def teach(credit: Credit, episodes: list[Episode]) -> list[Sample]:
     """Episodes to samples. A void episode moves no baseline and trains nobody."""
-    fair = [e for e in episodes if e.void is None]
-    if isinstance(credit, Gae):  # per token, by a critic's values
-        return credit.samples(fair)
-    return to_samples(fair, credit.advantages(fair))
+    return credit.samples([e for e in episodes if e.void is None])
 
 
-def make_teacher(config: Config, credit: Credit | Gae, chat: Any) -> Teacher:
+def make_teacher(config: Config, credit: Credit, chat: Any) -> Teacher:
     """The teacher a config names; `chat` is where text becomes ids."""
-    if config.teach.kind == "credit":
-        return FromCredit(credit)
-    where, _, name = TEACHERS[config.teach.kind].partition(":")
-    make: Callable[[Config, Credit | Gae, Any], Teacher] = getattr(
-        importlib.import_module(where), name
-    )
+    make: Callable[[Config, Credit, Any], Teacher] = find("teachers", config.teach.kind)
     return make(config, credit, chat)

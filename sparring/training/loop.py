@@ -16,9 +16,9 @@ from sparring.core.game import opened
 from sparring.core.types import MAIN
 from sparring.engines.published import check_versions
 from sparring.evaluation.held_out import evaluate_held_out
+from sparring.evaluation.periodic import evaluate_periodically
 from sparring.models.compute_thread import workbench
 from sparring.models.device import choose_device
-from sparring.pipelines.code.mbpp import evaluate_run
 from sparring.run import checkpoint, console_log, interrupt
 from sparring.run.config import Config
 from sparring.run.lock import writing
@@ -90,7 +90,7 @@ async def _play(
     async with opened(parts.games.values(), parts.config.sandbox):
         if not any(read_lines(run.metrics)):
             before = await evaluate_held_out(parts.config, parts.games, parts.engine)
-            before |= await evaluate_run(parts.config, parts.engine, run.path, 0)
+            before |= await evaluate_periodically(parts.config, parts.engine, run.path, 0)
             if before:
                 append(run.metrics, {"iteration": 0, **before})
                 tracking.log({"iteration": 0, **before})
@@ -144,7 +144,7 @@ async def _iterate(
     if iteration % config.evaluate.every == 0 or iteration == config.iterations:
         metrics |= await _evaluate(parts)
         metrics |= await evaluate_held_out(config, parts.games, parts.engine)
-    metrics |= await evaluate_run(config, parts.engine, run.path, iteration)
+    metrics |= await evaluate_periodically(config, parts.engine, run.path, iteration)
     ended = time.perf_counter()
     metrics |= timings(
         metrics,

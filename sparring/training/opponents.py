@@ -6,13 +6,12 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sparring.core.scripted import PROGRAMS
 from sparring.core.types import BASE, MAIN, Episode
 from sparring.run.config import OpponentsConfig
 
 if TYPE_CHECKING:
     from sparring.models.policies import Policies
-
-PROGRAMS = ("random", "perfect", "scripted")
 
 
 def league_weights(scores: Sequence[float], hard: float) -> list[float]:

@@ -21,7 +21,7 @@ from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Sampling, episode_from_json, episode_to_json
 from sparring.models.compute_thread import bench
-from sparring.run import interrupt
+from sparring.run import interrupt, rank
 from sparring.run.config import Config
 
 if TYPE_CHECKING:
@@ -192,7 +192,6 @@ def held_to_who_spoke(stats: Mapping[str, float], canary: Mapping[str, float]) -
 
 def check_ahead(config: Config) -> None:
     """Refuse what cannot be corrected for being stale, or has nobody to hold the copy."""
-    from sparring.learn.distributed import world
 
     if not config.collect.ahead:
         return
@@ -201,7 +200,7 @@ def check_ahead(config: Config) -> None:
         reason = "only sampled turns, learned by credit, can be corrected for being stale"
     elif config.learn.restart:
         reason = "with learn.restart no iteration goes on from the last"
-    elif config.learn.spread or world.size() > 1:
+    elif config.learn.spread or rank.size() > 1:
         reason = "it is for one process that learns; replicas (ray.replicas) may speak"
     if reason:
         raise ConfigError(f"collect.ahead={config.collect.ahead} cannot be had here: {reason}")

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from sparring.core.errors import ConfigError
 from sparring.core.game import Game
 from sparring.core.scripted import PROGRAMS
-from sparring.core.types import BASE, MAIN, Episode, Sampling, Task
+from sparring.core.types import MAIN, Episode, Sampling, Task
 from sparring.engines.load import add_policy
+from sparring.evaluation.periodic import wanted
 from sparring.run.config import Config
+from sparring.run.seats import learning_seats
 from sparring.run.servers import label_of, server_of
 from sparring.tasks import training_tasks
 from sparring.tasks.source import held_out_tasks
@@ -80,7 +82,8 @@ def need_jail(config: Config, games: Iterable[Game]) -> None:
     """Programs that models write run in a jail, or not at all, unless it was asked for."""
     if config.sandbox == "unsafe":
         return
-    if not (config.mbpp.enabled or any(game.runs_code for game in games)):
+    evaluated = any(evaluation.runs_code for evaluation in wanted(config))
+    if not (evaluated or any(game.runs_code for game in games)):
         return
     from sparring.judge.sandbox import probe
 
@@ -93,21 +96,6 @@ def need_jail(config: Config, games: Iterable[Game]) -> None:
         )
 
 
-def need_mbpp(config: Config) -> None:
-    """Find the problems of the evaluation now, not after hours of training."""
-    if config.mbpp.enabled:
-        from sparring.pipelines.code.mbpp import load_mbpp, load_shots
-
-        load_mbpp(config.mbpp.data, "test", config.mbpp.problems)
-        if not config.mbpp.chat:
-            load_shots(config.mbpp.data)
-
-
-def frozen(policy: str, config: Config) -> bool:
-    """Whether a player is one that nobody moves: the base, a program, RUN@STEP, or on a server."""
-    return policy == BASE or policy in PROGRAMS or policy in config.servers or "@" in policy
-
-
 def check_league(config: Config, games: Iterable[Game]) -> None:
     """Refuse a league that nobody joins, before it fails in the middle of the run."""
     learned = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
@@ -116,21 +104,6 @@ def check_league(config: Config, games: Iterable[Game]) -> None:
             f"opponents.kind is `league`, whose members are old selves of {MAIN!r}, and nobody "
             f"learns under that name; there are: {', '.join(sorted(learned)) or 'none'}"
         )
-
-
-def learning_seats(config: Config, games: Iterable[Game]) -> frozenset[str]:
-    seats = {seat for game in games for seat in game.seats}
-    if config.learn.seats is not None:
-        seats &= set(config.learn.seats)
-    return frozenset(s for s in seats if not frozen(config.players.get(s, MAIN), config))
-
-
-def learned_policies(config: Config, games: Iterable[Game]) -> list[str]:
-    """The policies that sit in learning seats."""
-    found = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
-    if not found:
-        raise ConfigError("nobody learns: every seat of `learn.seats` is played by a frozen policy")
-    return sorted(found)
 
 
 def _seated(config: Config) -> list[str]:

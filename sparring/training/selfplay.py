@@ -14,11 +14,11 @@ from typing import Any
 
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
-from sparring.core.game import Game, Speak, opened
+from sparring.core.game import Game, opened
 from sparring.core.scripted import PROGRAMS
+from sparring.core.table import Speak
 from sparring.core.types import Episode, Sampling, derive, episode_from_json
 from sparring.engines.load import load_player
-from sparring.evaluation.cooperative import matching_measures
 from sparring.run import interrupt
 from sparring.run.config import parse_yaml
 from sparring.run.games import game_class, load_game
@@ -182,11 +182,12 @@ def _refuse_others(plan: Plan, out: Path, resume: bool) -> None:
 
 
 def summary(episodes: Sequence[Episode]) -> dict[str, Any]:
-    """What the games came to: a matching's own measures, or the mean reward of each seat."""
+    """What the games came to: the game's own measures, or the mean reward of each seat."""
     fair = [e for e in episodes if e.void is None]
     found: dict[str, Any] = {"void": len(episodes) - len(fair)}
-    if fair and "bounds" in fair[0].facts:
-        return found | _rounded(matching_measures(fair))
+    own = load_game(fair[0].game).measures(fair, "") if fair else {}
+    if own:
+        return found | _rounded(own)
     seats = fair[0].rewards if fair else {}
     return found | _rounded({f"reward_{s}": fmean(e.rewards[s] for e in fair) for s in seats})
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sparring.core.errors import ConfigError
 from sparring.core.game import Game
 from sparring.core.types import Episode, Task
-from sparring.credit import Credit, make_credit
-from sparring.credit.gae import Gae
+from sparring.credit import make_credit
+from sparring.credit.credit import Credit
+from sparring.evaluation.periodic import wanted
 from sparring.models.compute_thread import threads, use_threads
 from sparring.models.trained import base_name
 from sparring.run import checkpoint
@@ -41,7 +42,7 @@ class Parts:
     games: dict[str, Game]
     learner: Learner
     engine: Players
-    credit: Credit | Gae
+    credit: Credit
     teacher: Teacher
     opponents: Opponents
     guard: Guard
@@ -110,7 +111,7 @@ def build(config: Config, folder: Path | None = None) -> Parts:
     requirements.check_league(config, games.values())
     requirements.need_jail(config, games.values())
     tasks = requirements.tasks_of(config, games)
-    requirements.need_mbpp(config)
+    wanted(config)  # finds the data of its evaluations
     servers = requirements.seat_servers(config)
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
     learner = make_learner(config, folder)
@@ -127,9 +128,8 @@ def build(config: Config, folder: Path | None = None) -> Parts:
         speaker = make_engine(config, policies.twin(), dtype)
         speaker.base = engine.base
     collecting = Players(spread(config, speaker, device), servers)
-    credit = make_credit(**config.credit.model_dump())
-    if isinstance(credit, Gae):
-        credit.values = learner.values
+    credit = make_credit(config.credit)
+    credit.use_values(learner.values)
     return Parts(
         config,
         games,

@@ -1,20 +1,12 @@
-"""Escaping, numbers and names, so that every part of the report says the same thing alike."""
+"""The names of games and opponents, as the report says them."""
 
 from __future__ import annotations
 
-import html
-import math
-import re
+from sparring.core.errors import ConfigError
+from sparring.core.formatting import humanise
+from sparring.core.plugin import names
+from sparring.run.games import game_class
 
-GAME_NAMES = {
-    "tictactoe": "Tic-tac-toe",
-    "kuhn": "Kuhn poker",
-    "negotiation": "Negotiation",
-    "matching": "Matching",
-    "mbpp": "MBPP",
-    "humaneval": "HumanEval",
-    "gsm8k": "GSM8K",
-}
 OPPONENTS = {
     "random": "random play",
     "perfect": "perfect play",
@@ -23,24 +15,17 @@ OPPONENTS = {
     "self": "itself",
     "main": "itself",
 }
-ACRONYMS = {"kl": "KL", "lr": "learning rate", "mbpp": "MBPP", "gsm8k": "GSM8K", "gpu": "GPU"}
-
-
-def esc(value: object) -> str:
-    """Any text as HTML text or attribute. Models say anything, so nothing goes in without it."""
-    text = str(value).replace("\x00", "␀")
-    return html.escape(text, quote=True)
-
-
-def humanise(key: str) -> str:
-    """ "avg_batch_reward" as "Avg batch reward"."""
-    words = [ACRONYMS.get(word, word) for word in re.split(r"[_\s]+", key) if word]
-    text = " ".join(words) or key
-    return text[:1].upper() + text[1:]
 
 
 def game_name(game: str) -> str:
-    return GAME_NAMES.get(game) or humanise(game.rpartition(":")[2])
+    """The title that a game gives itself, or its name in words."""
+    if game in names("games") or ":" in game:
+        try:
+            title: str = game_class(game).title
+            return title or humanise(game.rpartition(":")[2])
+        except (ConfigError, ImportError):
+            pass  # a run may have been played where another plug-in was installed
+    return humanise(game.rpartition(":")[2])
 
 
 def opponent_name(policy: str) -> str:
@@ -49,52 +34,3 @@ def opponent_name(policy: str) -> str:
     if name == "main" and iteration.isdigit():
         return f"its self of iteration {int(iteration)}"
     return OPPONENTS.get(policy, policy)
-
-
-def number(value: float, percent: bool = False) -> str:
-    """A number as a person would write it: three figures, thousands apart, a real minus."""
-    if not math.isfinite(value):
-        return "–"
-    if percent:
-        text = f"{_bare(f'{100 * value:.1f}')} %"
-    elif value == 0:
-        text = "0"
-    elif abs(value) < 1e-3 or abs(value) >= 1e7:
-        mantissa, _, exponent = f"{value:.1e}".partition("e")
-        text = f"{_bare(mantissa)}e{int(exponent)}"
-    elif value == round(value):
-        text = f"{value:,.0f}"
-    else:
-        digits = max(0, 2 - math.floor(math.log10(abs(value))))
-        text = _bare(f"{value:,.{digits}f}")
-    return text.replace("-", "−")
-
-
-def _bare(text: str) -> str:
-    """Without zeros that say nothing: "7.0" is "7"."""
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def signed(value: float) -> str:
-    return ("+" if value > 0 else "") + number(value)
-
-
-def duration(seconds: float) -> str:
-    """ "4 min 12 s", with two parts at most."""
-    whole = round(seconds)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    for size, unit, smaller, name in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= size:
-            rest = whole % size // smaller
-            return f"{whole // size} {unit}" + (f" {rest} {name}" if rest else "")
-    return f"{whole} s"
-
-
-def listing(words: list[str]) -> str:
-    """ "a, b and c"."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

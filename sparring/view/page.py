@@ -5,19 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import platform
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from sparring.core.formatting import duration, esc, listing, number
-from sparring.pipelines.adversarial.report import adversary
-from sparring.pipelines.coherent_math.report import phase_sections, phase_tiles, read_phases
-from sparring.pipelines.equivalence.report import equivalence
-from sparring.pipelines.matching.report import matching_cards
+from sparring.core.plugin import load_all
 from sparring.run.rundir import write_whole
 from sparring.view.curves import chart_card, event_title
 from sparring.view.markup import game_name
 from sparring.view.metrics import charts
+from sparring.view.part import ReportPart, Section
 from sparring.view.replays import replays
 from sparring.view.results import headlines, ladder_figure, results_table, tiles
 from sparring.view.rundata import RunData, is_number, read_run, series
@@ -32,29 +31,30 @@ LOGO = (
 def write_report(run: Path) -> Path:
     """Write RUN/report.html and return its path. A reader never finds half of one."""
     path = Path(run) / "report.html"
-    phases = read_phases(Path(run))
-    found = read_run(Path(run))
-    text = render_phases(found, phases, Path(run)) if phases else render(found)
     # A model may say half a surrogate pair, which no file can hold.
-    write_whole(path, text.encode("utf-8", "replace"))
+    write_whole(path, render(read_run(Path(run))).encode("utf-8", "replace"))
     return path
 
 
 def render(run: RunData) -> str:
-    parts = [
-        ("results", "Results", _results(run)),
-        *([("stages", "Stages", staged)] if (staged := adversary(run)) else []),
-        *([("pairs", "Pairs", judged)] if (judged := equivalence(run)) else []),
-        ("curves", "Curves", _curves(run)),
-        ("ladder", "Ladder", _ladder(run)),
-        ("games", "Games", _games(run)),
-        ("events", "Events", _events(run)),
-        ("config", "Config", _config(run)),
+    parts = [part for make in load_all("report") if (part := make(run)) is not None]
+    added = [section for part in parts for section in part.sections]
+    config = Section("config", "Config", _config(run))
+    if any(part.replaces for part in parts):
+        return _page(run, _header(run, parts), [*added, config])
+    sections = [
+        Section("results", "Results", _results(run, parts)),
+        *added,
+        Section("curves", "Curves", _curves(run)),
+        Section("ladder", "Ladder", _ladder(run)),
+        Section("games", "Games", _games(run)),
+        Section("events", "Events", _events(run)),
+        config,
     ]
-    return _page(run, _header(run), parts)
+    return _page(run, _header(run, parts), sections)
 
 
-def _page(run: RunData, header: str, parts: list[tuple[str, str, str]]) -> str:
+def _page(run: RunData, header: str, parts: Sequence[Section]) -> str:
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in parts)
     sections = "".join(
         f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, title, body in parts
@@ -65,17 +65,6 @@ def _page(run: RunData, header: str, parts: list[tuple[str, str, str]]) -> str:
         f'<main id="top">{header}{sections}</main>{_footer(run)}'
     )
     return _document(title=f"{_title(run)} · Sparring", body=body)
-
-
-def render_phases(run: RunData, phases: dict[str, Any], path: Path) -> str:
-    """The report of a run that goes in phases instead of iterations."""
-    parts = [*phase_sections(phases, path), ("config", "Config", _config(run))]
-    lead = f"{run.config.get('policy') or 'A policy'}: fine-tuned, sampled, preferred, measured."
-    header = (
-        f'<header class="hero"><p class="eyebrow">Training report</p><h1>{esc(_title(run))}</h1>'
-        f'<p class="lead">{esc(lead)}</p>{phase_tiles(phases)}</header>'
-    )
-    return _page(run, header, parts)
 
 
 def _document(title: str, body: str) -> str:
@@ -98,7 +87,7 @@ def _title(run: RunData) -> str:
     return str(run.config.get("recipe") or run.name)
 
 
-def _header(run: RunData) -> str:
+def _header(run: RunData, parts: Sequence[ReportPart]) -> str:
     done = _iterations(run)
     wanted = run.config.get("iterations")
     progress = f"{done:,} of {wanted:,}" if is_number(wanted) else f"{done:,}"
@@ -117,11 +106,13 @@ def _header(run: RunData) -> str:
         for name, value in facts.items()
         if value not in (None, "")
     )
-    shown = tiles(*headlines(run.evaluation, series(run.lines)))
+    shown = "".join(part.tiles for part in parts)
+    shown = shown or tiles(*headlines(run.evaluation, series(run.lines)))
+    lead = next((part.lead for part in parts if part.lead), _sentence(run, names))
     shown = shown or '<p class="empty">Nothing has been measured yet.</p>'
     return (
         f'<header class="hero"><p class="eyebrow">Training report</p><h1>{esc(_title(run))}</h1>'
-        f'<p class="lead">{esc(_sentence(run, names))}</p>{shown}<dl class="facts">{rows}</dl>'
+        f'<p class="lead">{esc(lead)}</p>{shown}<dl class="facts">{rows}</dl>'
         "</header>"
     )
 
@@ -155,8 +146,8 @@ def _clock(run: RunData) -> str:
     return duration(sum(values)) if values else ""
 
 
-def _results(run: RunData) -> str:
-    table = results_table(run.evaluation) + matching_cards(run.evaluation)
+def _results(run: RunData, parts: Sequence[ReportPart]) -> str:
+    table = results_table(run.evaluation) + "".join(part.results for part in parts)
     if not table:
         return '<p class="empty">There is no final evaluation of this run.</p>'
     return f'<p class="intro">The policy as it was, and as it is now.</p>{table}'

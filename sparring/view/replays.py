@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from typing import Any
 
 from sparring.core.formatting import esc, number, signed
+from sparring.core.game import Frame, Game
 from sparring.core.types import Episode, Turn, Verdict
-from sparring.view.boards import Frame, draw_board
+from sparring.run.games import load_game
 from sparring.view.markup import game_name
 
 PER_STAGE = 4
@@ -91,12 +93,30 @@ def _policies(episode: Episode) -> list[str]:
 
 
 def _thumbnail(episode: Episode) -> str:
-    drawn = frames(episode)
-    if drawn and drawn[0].stage.startswith('<svg class="board"'):
-        moves = list(episode.facts["moves"])
-        return draw_board(moves, len(episode.task.data.get("opening", ())))
-    glyph = {"kuhn": "♠", "negotiation": "⇄"}.get(episode.game, "❝")
-    return f'<span class="glyph">{glyph}</span>'
+    game = _game(episode.game)
+    glyph = Game.glyph if game is None else game.glyph
+    drawn = [] if glyph else frames(episode)
+    return drawn[-1].scene if drawn else f'<span class="glyph">{esc(glyph or Game.glyph)}</span>'
+
+
+def frames(episode: Episode) -> list[Frame]:
+    """The drawn replay, or nothing where the game is not drawn or its record does not allow it."""
+    game = _game(episode.game) or _game(episode.task.game)
+    if game is None or episode.void is not None or not episode.turns:
+        return []
+    try:
+        return game.board(episode)
+    except Exception:  # facts of another shape; the conversation can still be read
+        return []
+
+
+@cache
+def _game(name: str) -> Game | None:
+    """The game of this name, or none where it cannot be loaded here."""
+    try:
+        return load_game(name)
+    except Exception:
+        return None
 
 
 def _article(name: str, stage: str, episode: Episode) -> str:
@@ -128,7 +148,7 @@ def _steps(drawn: list[Frame], episode: Episode) -> str:
         talk = f"{_speaker(frame.turn, episode)}{note}{_texts(frame.turn)}" if frame.turn else note
         parts.append(
             f'<div class="frame" data-label="{esc(frame.label)}">'
-            f'<div class="stage">{frame.stage}</div><div class="talk">{talk}</div></div>'
+            f'<div class="stage">{frame.scene}</div><div class="talk">{talk}</div></div>'
         )
     return f'<div class="frames">{"".join(parts)}</div>'
 

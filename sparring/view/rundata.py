@@ -24,6 +24,7 @@ class RunData:
     """Everything the report shows, as found."""
 
     name: str
+    path: Path
     config: dict[str, Any] = field(default_factory=dict)
     config_text: str = ""
     lines: list[dict[str, Any]] = field(default_factory=list)  # of metrics.jsonl, by iteration
@@ -31,44 +32,32 @@ class RunData:
     ladder: list[dict[str, Any]] = field(default_factory=list)  # ratings of checkpoints
     evaluation: dict[str, Any] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
-    crossplay: dict[str, Any] = field(default_factory=dict)  # of runs with stages
-    bugs: dict[str, Any] = field(default_factory=dict)
-    exams: list[dict[str, Any]] = field(default_factory=list)  # of pairs of programs
-    rounds: list[dict[str, Any]] = field(default_factory=list)  # summaries, in such games
 
 
 def read_run(run: Path) -> RunData:
     if not run.is_dir():
         raise FileNotFoundError(f"there is no run directory at {run}")
     text = _text(run / "config.yaml")
-    ratings = _object(run / "ladder.json").get("ratings")
+    ratings = read_object(run / "ladder.json").get("ratings")
     evaluation = _json(run / "evaluation.json")
     return RunData(
         name=run.resolve().name,
+        path=run,
         config=_config(text),
         config_text=text,
         lines=read_metrics(run / "metrics.jsonl"),
         stages=_stages(run),
         ladder=[r for r in ratings if _is_rating(r)] if isinstance(ratings, list) else [],
         evaluation=evaluation if isinstance(evaluation, dict) else {},
-        events=list(_json_lines(_text(run / "events.jsonl"))),
-        crossplay=_object(run / "crossplay.json"),
-        bugs=_object(run / "bugs.json"),
-        exams=[_object(path) for path in sorted(run.glob("evaluations/pairs_*.json"))],
-        rounds=sorted(_summaries(run), key=lambda row: int(row["iteration"])),
+        events=list(read_json_lines(run / "events.jsonl")),
     )
-
-
-def _summaries(run: Path) -> Iterator[dict[str, Any]]:
-    for path in run.glob("iteration_*/seq_summary.jsonl"):
-        yield from (row for row in _json_lines(_text(path)) if is_number(row.get("iteration")))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """One line per iteration, in order. A resumed run may have written an iteration twice:
     the later line is the one that counts."""
     found: dict[int, dict[str, Any]] = {}
-    for line in _json_lines(_text(path)):
+    for line in read_json_lines(path):
         iteration = line.get("iteration")
         if is_number(iteration):
             found[int(iteration)] = line
@@ -138,13 +127,15 @@ def _json(path: Path) -> Any:
         return None
 
 
-def _object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is none."""
     found = _json(path)
     return found if isinstance(found, dict) else {}
 
 
-def _json_lines(text: str) -> Iterator[dict[str, Any]]:
-    for line in text.split("\n"):
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a JSONL file; lines that are torn or of another kind are left out."""
+    for line in _text(path).split("\n"):
         try:
             found = json.loads(line)
         except ValueError:

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
-from sparring.run.games import load_game
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.protocol import DataProto
 from verl.trainer.ppo.reward import get_custom_reward_fn
@@ -31,6 +30,7 @@ from sparring.bridges.verl_export import export
 from sparring.core.types import MAIN, Sample
 from sparring.credit.group_relative import centred
 from sparring.models.loading import nano_tokenizer
+from sparring.run.games import load_game
 from sparring.training.instances import AGENT, Instance, Source, read_parquet, write_parquet
 from sparring.training.selfplay import Plan, generate
 

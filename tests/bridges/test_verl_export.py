@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
-from sparring.core.errors import ConfigError
-from sparring.run.games import load_game
 
 from sparring.bridges.verl_export import export, games_taken
-from sparring.games import GAMES
+from sparring.core.errors import ConfigError
+from sparring.core.plugin import names
 from sparring.run.config import make_config
+from sparring.run.games import load_game
 from sparring.tasks import load_tasks
 from sparring.training.instances import read_parquet
 from sparring.training.loop import train
@@ -85,5 +85,5 @@ def test_who_sits_otherwise_in_verl_is_said(tmp_path: Path):
 
 def test_every_game_is_listed():
     found = games_taken()
-    assert set(found) == set(GAMES)
+    assert set(found) == set(names("games"))
     assert "tasks of a source" in found["equivalence"] and "its own" in found["matching"]

@@ -48,7 +48,7 @@ def test_help_answers_in_half_a_second() -> None:
 
 def test_help_of_every_command_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from typer.testing import CliRunner; from sparring import cli\n"
+        "import sys; from typer.testing import CliRunner; from sparring.cli import app\n"
         "for c in ('train', 'play', 'arena', 'report', 'recipes', 'doctor', 'eval'):\n"
         "    assert CliRunner().invoke(app.app, [c, '--help']).exit_code == 0, c\n"
         "print([m for m in ('torch', 'transformers', 'numpy', 'peft') if m in sys.modules])"
@@ -211,7 +211,6 @@ def test_a_recipe_may_be_a_file_of_ones_own(tmp_path: Path) -> None:
 
 def test_errors_have_their_exit_codes() -> None:
     from sparring.core.errors import ConfigError
-
     from sparring.learn.learner import CanaryError
     from sparring.run.checkpoint import CheckpointError
     from sparring.run.rundir import RunError

@@ -11,7 +11,8 @@ import pytest
 
 from sparring.core.clock import Clock
 from sparring.core.collect import Job, collect
-from sparring.core.game import Game, Outcome, Table
+from sparring.core.game import Game, Outcome
+from sparring.core.table import Table
 from sparring.core.types import Sampling, Task, Verdict
 from sparring.engines.local.engine import TransformersEngine
 from sparring.engines.players import Players

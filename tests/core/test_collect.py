@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from sparring.run.games import load_game
 
 from sparring.core.collect import Job, collect, play
 from sparring.core.game import Game, Outcome
 from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Episode, Request, Task, Turn, VoidGame, derive
+from sparring.run.games import load_game
 
 
 class Once(Game):

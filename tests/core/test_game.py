@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from sparring.core.game import Forfeit, Game, Outcome, Table
+from sparring.core.game import Forfeit, Game, Outcome
+from sparring.core.table import Table
 from sparring.core.types import Request, Sampling, Turn, Verdict, View, derive
 
 

@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from sparring.run.games import load_game
 
 from sparring.core.scripted import ScriptedEngine, play_random, programs
 from sparring.core.types import Request, Sampling, View
+from sparring.run.games import load_game
 
 
 def ask(policy: str, view: View | None, seed: int = 0) -> Request:

@@ -10,6 +10,7 @@ from sparring.credit.group_relative import GroupRelative, centred
 from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
 from sparring.credit.samples import to_samples
+from sparring.run.config import CreditConfig
 from sparring.training.lessons import teach
 
 
@@ -72,7 +73,7 @@ def test_a_void_game_trains_nobody_and_moves_nothing(kind):
     fair = [episode({"x": 1.0}), episode({"x": 0.0})]
     unfair = [episode({"x": 100.0}, void="the judge broke"), episode({"x": 100.0}, void="no room")]
     unfair[1].rewards = {}
-    clean, mixed = make_credit(kind), make_credit(kind)
+    clean, mixed = make_credit(CreditConfig(kind=kind)), make_credit(CreditConfig(kind=kind))
     expected = teach(clean, fair)
     assert teach(mixed, [unfair[0], fair[0], unfair[1], fair[1]]) == expected
     assert len(expected) == 2
@@ -149,8 +150,8 @@ def test_groups_and_seats_are_compared_within_themselves():
 def test_kinds_of_credit_by_name():
     games = [episode({"x": r}, group="t") for r in (1.0, 0.0, 0.0)]
 
-    def first(*args, **options) -> float:
-        return make_credit(*args, **options).advantages(games)[0][0]
+    def first(kind, **options) -> float:
+        return make_credit(CreditConfig(kind=kind, **options)).advantages(games)[0][0]
 
     assert first("role_baseline") == first("prompt_baseline") == 1.0
     assert first("group_relative") == pytest.approx(2 / 3)

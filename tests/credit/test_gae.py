@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from sparring.core.collect import Job, play
-from sparring.core.game import Game, Outcome, Table
+from sparring.core.game import Game, Outcome
+from sparring.core.table import Table
 from sparring.core.types import Episode, Request, Sample, Task, Turn
 from sparring.credit.gae import Gae, gae, whiten
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from sparring.run.games import make_games
 
 from sparring.core.collect import Job
 from sparring.core.types import Episode, Task, Turn
@@ -11,6 +10,7 @@ from sparring.credit.group_relative import GroupRelative
 from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
 from sparring.run.config import CollectConfig, Config, OpponentsConfig
+from sparring.run.games import make_games
 from sparring.training.jobs import make_jobs
 from sparring.training.opponents import Opponents
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sparring.core.collect import Job, collect
-from sparring.core.game import Game, Outcome, Table
+from sparring.core.game import Game, Outcome
+from sparring.core.table import Table
 from sparring.core.types import Request, Sampling, Task, VoidGame
 from sparring.engines.local.engine import TransformersEngine
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from sparring.core.errors import ConfigError
-from sparring.models.trained import find_trained
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling
 from sparring.engines.load import add_policy, load_engine
+from sparring.models.trained import find_trained
 from sparring.run.config import make_config
 from sparring.run.rundir import RunDir
 from sparring.training.state import build, resume_from

@@ -27,11 +27,11 @@ from rogue import (
     says,
     slow,
 )
-from sparring.core.errors import ConfigError
 from typer.testing import CliRunner
 
 from sparring.cli.app import app
 from sparring.core.collect import Job, collect
+from sparring.core.errors import ConfigError
 from sparring.core.game import Game, Outcome
 from sparring.core.types import Request, Sampling, Task, Turn
 from sparring.engines.http_client import ServerFailed, retry_after
@@ -39,7 +39,7 @@ from sparring.engines.openai import OpenAIEngine
 from sparring.learn.demonstrations import Demonstration, read_demonstrations
 from sparring.models.chat import RAW
 from sparring.run.config import make_config
-from sparring.run.rundir import read_lines
+from sparring.run.rundir import RunDir, RunError, read_lines
 from sparring.run.servers import ServerConfig, server_of
 from sparring.training.loop import train
 
@@ -423,10 +423,12 @@ def test_a_run_outlives_a_server_that_fails_half_the_time(rogue: Rogue, tmp_path
     assert all(line["rate/void"] > 0 for line in read_lines(run.metrics))
 
 
-def test_a_run_outlives_a_server_that_is_gone(rogue: Rogue, tmp_path: Path) -> None:
+def test_a_run_stops_where_a_server_is_gone(rogue: Rogue, tmp_path: Path) -> None:
+    """Its games are void, and a run of void games alone learns nothing."""
     rogue.default = hangs_up
-    run = train(make_config(config_of(rogue)), tmp_path / "run")
-    episodes = run.read_episodes(2)
+    with pytest.raises(RunError, match=r"8 of the last 8 games are void.*the connection failed"):
+        train(make_config(config_of(rogue)), tmp_path / "run")
+    episodes = RunDir(tmp_path / "run").read_episodes(1)
     assert all(e.void and "the connection failed" in e.void for e in episodes)
 
 

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparring.core.errors import ConfigError
-from sparring.run.games import load_game
 
 from sparring.core.collect import Job, collect
+from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling, Turn, VoidGame
+from sparring.engines.engine import OwnEngine
 from sparring.engines.published import PublishFailed
 from sparring.engines.ray import RayPool, Replica, beginning, choose, pack, unpack
 from sparring.run.cluster import RayConfig
 from sparring.run.config import load_recipe
+from sparring.run.games import load_game
 from sparring.training.metrics import summarize
 
 ray = pytest.importorskip("ray", reason="Ray is missing: pip install 'sparring[ray]'")
@@ -60,7 +61,7 @@ def test_weights_arrive_as_they_left(make_policies: Callable[..., Any]) -> None:
         assert found[key].dtype == value.dtype and torch.equal(found[key], value), key
 
 
-class Words:
+class Words(OwnEngine):
     """An engine without a model: legal words by the request's seed, slowly enough to be killed."""
 
     def __init__(self, delay_s: float = 0.0) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import torch
 from rogue import Rogue, refuses, rogue_server
-from sparring.core.errors import ConfigError
-from sparring.models.trained import find_trained
 
 from sparring.cli.app import exit_code
+from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling, Turn
 from sparring.engines import vllm
 from sparring.engines.http_client import Line, ServerFailed
@@ -25,6 +24,7 @@ from sparring.engines.vllm import Adapter, OverHttp, Spoken, VllmEngine, make_vl
 from sparring.learn.learner import CanaryError
 from sparring.models.loading import load_model
 from sparring.models.policies import LoraPolicies
+from sparring.models.trained import find_trained
 from sparring.run.config import make_config
 from sparring.run.rundir import read_lines
 from sparring.run.servers import ServerConfig

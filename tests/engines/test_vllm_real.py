@@ -15,13 +15,13 @@ from typing import Any
 import httpx
 import pytest
 import torch
-from sparring.run.games import load_game
 
 from sparring.core.collect import Job, collect
 from sparring.core.types import Request, Sampling, Turn, derive
 from sparring.engines.openai import OpenAIEngine
 from sparring.models.loading import load_model
 from sparring.run.config import make_config
+from sparring.run.games import load_game
 from sparring.run.rundir import RunDir, read_lines
 from sparring.run.servers import ServerConfig
 from sparring.training.loop import train

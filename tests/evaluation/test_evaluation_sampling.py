@@ -10,16 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sparring.run.games import load_game
 
 from sparring.core.game import Game, Outcome
 from sparring.core.types import Request, Sampling, Turn
-from sparring.engines import load as named
+from sparring.engines.engine import OwnEngine
 from sparring.evaluation import policy_match
 from sparring.evaluation.held_out import play_held_out
 from sparring.evaluation.sampling import as_trained
 from sparring.evaluation.standard import evaluate
+from sparring.models import trained as trained_policies
 from sparring.run.config import Config, make_config
+from sparring.run.games import load_game
 from sparring.training.loop import _evaluate
 
 LONG: dict[str, Any] = {
@@ -29,7 +30,7 @@ LONG: dict[str, Any] = {
 }
 
 
-class Listening:
+class Listening(OwnEngine):
     """An engine that notes what it is asked with, and takes the first action."""
 
     def __init__(self) -> None:
@@ -111,7 +112,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Config]:
         found = runs.get(policy)
         return SimpleNamespace(config=found.model_copy(deep=True)) if found else None
 
-    monkeypatch.setattr(named, "find_trained", find)
+    monkeypatch.setattr(trained_policies, "find_trained", find)
     monkeypatch.setattr(policy_match, "load_player", lambda policy: (engine, "main"))
     monkeypatch.setattr(policy_match, "load_opponent", lambda engine, policy: (engine.act, "other"))
     return runs

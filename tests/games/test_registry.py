@@ -2,14 +2,14 @@ import subprocess
 import sys
 
 import pytest
-from sparring.run.games import game_class, load_game
 
 from sparring.core.game import Game
-from sparring.games import GAMES
+from sparring.core.plugin import names
 from sparring.run.game_options import BadOption, option_types
+from sparring.run.games import game_class, load_game
 
 
-@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize("name", names("games"))
 def test_every_registered_game_loads_in_every_style(name):
     for style in ("reason", "short", "terse"):
         game = load_game(name, style=style)
@@ -88,7 +88,7 @@ def test_what_yaml_makes_of_a_value_becomes_the_options_type():
     assert game.scales == (1.0, 2.0) and isinstance(game.hard, float)
 
 
-@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize("name", names("games"))
 def test_every_number_that_counts_or_lasts_has_a_range(name):
     """Rewards may be any number; how many, how long and how likely may not."""
     free = {"invalid", "invalid_other", "alpha", "beta", "length_penalty"}
@@ -126,9 +126,12 @@ def test_a_missing_import_inside_a_game_is_not_called_an_unknown_game(tmp_path, 
 
 def test_the_registry_imports_no_game_and_no_game_imports_torch():
     code = (
-        "import sys, sparring.games as g\n"
+        "import sys\n"
+        "from sparring.core.plugin import names\n"
+        "from sparring.run.games import load_game\n"
+        "known = names('games')\n"
         "assert not [m for m in sys.modules if m.startswith('sparring.games.')]\n"
-        "[g.load_game(name) for name in g.GAMES]\n"
+        "[load_game(name) for name in known]\n"
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import sparring.cli.tools
+from sparring.cli import judge_command
 from sparring.cli.judge import judge_python
 from sparring.judge.sandbox import probe
 
@@ -64,7 +64,7 @@ def test_the_example_file_of_the_docs() -> None:
     }  # fmt: skip
     used = {field for line in file.read_text().splitlines() for field in json.loads(line)}
     page = (file.parents[1] / "judge.md").read_text()
-    text = inspect.getdoc(sparring.cli.app.tools.judge_python) or ""
+    text = inspect.getdoc(judge_command.judge_python) or ""
     for field in used:
         assert f"| `{field}` |" in page and field in text
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import importlib.util
-import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from data_sets import data, read
 
 from sparring.core.types import Verdict
 from sparring.judge.python.judge import Judge
@@ -19,16 +18,6 @@ from sparring.judge.sandbox import probe
 
 pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 OWN = Path(__file__).with_name("problems.jsonl")
-
-
-def data(name: str) -> Path | None:
-    folder = os.environ.get("SPARRING_DATA")
-    path = Path(folder) if folder else Path(__file__).parents[3] / "shared" / "data"
-    return path / name if (path / name).is_file() else None
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
 
 def judge_all(problems: list[dict[str, Any]]) -> list[Verdict]:

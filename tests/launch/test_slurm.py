@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import slurm_cluster
 from lives import COMMAND, SMALL, events, facts, sparring, train
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.launch import node
 from sparring.launch.slurm import Job, check, script, submit
 from sparring.run import interrupt

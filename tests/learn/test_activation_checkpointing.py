@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 import torch
-from sparring.core.errors import ConfigError
 from transformers import AutoModelForCausalLM, GPT2Config
 
+from sparring.core.errors import ConfigError
 from sparring.learn.learner import Learner
 from sparring.models.loading import load_model, nano_tokenizer
 from sparring.models.policies import FullPolicies, wrap_model

@@ -76,6 +76,7 @@ def test_without_a_mask_attention_is_asked_for_its_causal_form(monkeypatch, make
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
     policies = small("grouped", "sdpa")
     learner = Learner(policies, ["main"], LearnConfig(weights="full"))
+    asked.clear()  # of the check that the learner begins with
     with policies.using("main") as model:
         learner.hidden(model, collate(make_samples(6), 0, "cpu"))
     assert len(asked) == 2

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 from lives import _server, facts, sparring, train
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Sample
 from sparring.launch.processes import _without_processes
 from sparring.learn.distributed.team import check_spread

@@ -11,11 +11,11 @@ import torch
 from lives import Moment, sparring, train, whole
 from narrow import make_narrow
 from safetensors.torch import load_file
-from sparring.core.errors import ConfigError
-from sparring.models.trained import find_trained
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling
 from sparring.engines.load import add_policy, load_engine
+from sparring.models.trained import find_trained
 from sparring.run.config import Config, load_recipe
 from sparring.run.rundir import read_lines
 from sparring.training.state import build

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from sparring.core.errors import ConfigError
 from transformers import AutoModelForCausalLM, BloomConfig, Gemma3TextConfig, MistralConfig
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Lesson, Pair, Sample
 from sparring.learn import batches
 from sparring.learn import packing as packing_module

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from sparring.core.errors import ConfigError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import (
     AutoTokenizer,
@@ -21,6 +20,7 @@ from transformers import (
 from typer.testing import CliRunner
 
 from sparring.cli.app import app
+from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling, Turn
 from sparring.models.chat import Chat
 from sparring.models.loading import ModelMissing, load_model

@@ -12,12 +12,12 @@ import pytest
 import torch
 from lives import Moment, train, whole
 from safetensors.torch import load_file
-from sparring.core.errors import ConfigError
-from sparring.models.trained import find_trained
 
+from sparring.core.errors import ConfigError
 from sparring.models.export import export_policy
 from sparring.models.loading import load_model, make_nano, nano_tokenizer
 from sparring.models.policies import FullPolicies, LoraPolicies
+from sparring.models.trained import find_trained
 from sparring.run import checkpoint
 from sparring.run.config import Config, load_recipe, make_config
 from sparring.run.rundir import RunDir

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from lives import sparring
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.engines.load import load_engine
 from sparring.models.loading import load_model
 from sparring.models.merge import TOLERANCE, base_dtype, merge

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.run.config import load_recipe
 from sparring.run.foreign import ELSEWHERE, KEYS
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from lives import COMMAND, SMALL, events, facts, sparring, train
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.run.config import make_config
 from sparring.run.lock import LOCK, Taken, writing, writing_file
 from sparring.run.rundir import RunDir, append, read_lines

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from lives import train
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.run import machine as machines
 from sparring.run.config import Config
 from sparring.run.machine import Gpu, Machine, choose_precision, needs_network, settle

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Task, Turn, Verdict
 from sparring.run.config import Config, make_config
 from sparring.run.rundir import RunDir, RunError, append, differing, mend, read_lines, write_whole

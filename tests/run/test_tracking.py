@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from lives import train
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.run import tracking
 from sparring.run.config import Config, load_recipe
 from sparring.run.rundir import read_lines

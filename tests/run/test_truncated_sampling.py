@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparring.core.errors import ConfigError
 
 from sparring.cli.app import main
+from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Task, Turn
 from sparring.run.config import load_recipe, make_config
 from sparring.training.loop import train
@@ -50,7 +50,7 @@ def test_whoever_learns_from_texts_may_truncate() -> None:
 
 
 GREEDY_GAME = """
-from sparring.game import Game, Outcome
+from sparring import Game, Outcome
 
 class Cut(Game):
     seats = ("a",)

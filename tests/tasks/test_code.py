@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Task
 from sparring.judge.python.judge import Judge
 from sparring.judge.sandbox import probe

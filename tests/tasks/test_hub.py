@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from sparring.core.errors import ConfigError
 from typer.testing import CliRunner
 
 from sparring.cli.app import app
+from sparring.core.errors import ConfigError
 from sparring.run.config import TasksConfig
 from sparring.tasks import hub, load_tasks, training_tasks
 

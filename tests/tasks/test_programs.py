@@ -3,14 +3,14 @@
 import logging
 
 import pytest
-from sparring.core.errors import ConfigError
-from sparring.run.games import load_game
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Task
 from sparring.pipelines.equivalence.judge.haskell import read
 from sparring.pipelines.equivalence.judge.signature import BadSignature
 from sparring.pipelines.equivalence.programs import program_of, unusable
 from sparring.run.config import make_config
+from sparring.run.games import load_game
 from sparring.training.requirements import tasks_of
 
 WITH_MAIN = """module Main where
@@ -135,7 +135,7 @@ def test_a_run_says_how_many_programs_of_a_source_it_can_use(tmp_path, caplog):
     source = tmp_path / "programs.jsonl"
     rows = [{"code": PLAIN}, {"code": WITH_MAIN}, {"code": "main :: IO ()\nmain = print 1\n"}]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    games = {"equivalence": load_game("equivalence", language="haskell")}
+    games = {"equivalence": load_game("equivalence", language="haskell", prove=False)}
     config = make_config({"tasks": {"source": str(source)}})
     with caplog.at_level(logging.INFO):
         tasks = tasks_of(config, games)["equivalence"]

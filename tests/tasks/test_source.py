@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Task
 from sparring.run.config import TasksConfig
 from sparring.tasks import draw, load_tasks, training_tasks

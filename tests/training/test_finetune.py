@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 from lives import Moment, facts, sparring
-from sparring.core.errors import ConfigError
-from sparring.models.trained import find_trained
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling
 from sparring.engines.load import load_engine
 from sparring.learn.batches import by_budget
 from sparring.learn.demonstrations import Demonstration, padding, read_demonstrations, to_samples
 from sparring.models.chat import Chat
 from sparring.models.loading import load_model
+from sparring.models.trained import find_trained
 
 RECORDS = [
     {"system_prompt": "Be brief.", "user_prompt": f"{i}+{i}?", "output": f"{2 * i}"}

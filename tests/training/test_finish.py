@@ -65,7 +65,7 @@ def test_finishing_again_says_the_same(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, copied, symlinks=True)
     for name in ("evaluation.json", "ladder.json", "report.html"):
         (copied / name).unlink()
-    assert finish(copied) == copied / "report.html"
+    finish(copied)
     for name in ("evaluation.json", "ladder.json"):
         assert (copied / name).read_text() == (finished / name).read_text()
 

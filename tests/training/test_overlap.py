@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 from lives import Moment, events, facts, train, whole
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import BASE, Episode, Request, Sampling, Task, Turn
 from sparring.engines.local.engine import TransformersEngine
 from sparring.learn.canary import CanaryError, spoken_gaps
@@ -97,10 +97,10 @@ def no_bound() -> None:
     """Everything that playing ahead takes (a copy, snapshots, a thread), and nothing ahead."""
     import sparring.training.overlap
 
-    class Level(sparring.training.loop.overlap.Ahead):
+    class Level(sparring.training.overlap.Ahead):
         bound = property(lambda self: 0, lambda self, value: None)  # type: ignore[assignment]
 
-    sparring.training.loop.overlap.Ahead = Level  # type: ignore[misc]
+    sparring.training.overlap.Ahead = Level  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("more", [(), ("learn.weights=lora", "learn.lora_r=4", LEAGUE)])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Pair
 from sparring.models.chat import Chat
 from sparring.models.loading import nano_tokenizer

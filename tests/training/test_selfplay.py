@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from lives import Moment, sparring
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Task, Turn
 from sparring.run.rundir import read_lines
 from sparring.training import selfplay

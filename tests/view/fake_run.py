@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from sparring.run.games import load_game
-
 from sparring.core.collect import Job, play
-from sparring.core.game import Game, Outcome, Table
+from sparring.core.game import Game, Outcome
 from sparring.core.scripted import play_random
+from sparring.core.table import Table
 from sparring.core.types import Episode, Request, Task, Turn, Verdict, derive, episode_to_json
 from sparring.games.negotiation import SimpleNegotiation
 from sparring.run.config import dump, make_config
+from sparring.run.games import load_game
 
 HOSTILE = "</script></pre><img src=x onerror=alert(1)><script>alert('\"&amp;')</script> \ud800"
 GAMES = {"tictactoe": {"style": "short", "opening": 2}, "kuhn": {}, "negotiation": {}}

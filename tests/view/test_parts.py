@@ -4,8 +4,8 @@ import math
 
 import pytest
 from fake_run import episode
-from sparring.core.formatting import duration, esc, humanise, number, signed
 
+from sparring.core.formatting import duration, esc, humanise, number, signed
 from sparring.core.types import Episode, Task
 from sparring.view.curves import smooth, thin, tick_names, ticks, y_range
 from sparring.view.markup import opponent_name
@@ -116,7 +116,7 @@ def test_tictactoe_remarks_are_exact() -> None:
     assert drawn[1].note == "Gives away a draw: now a loss"
     assert drawn[2].note == "Gives away a win: now a draw"
     assert drawn[3].note == "Forfeits: no <cell>"
-    assert "pale" in drawn[0].stage
+    assert "pale" in drawn[0].scene
     assert ending(game) == ("O forfeits: no <cell>", "foul")
 
 
@@ -127,7 +127,7 @@ def test_a_played_negotiation_is_replayed_to_the_holdings_on_record() -> None:
         assert len(drawn) == len(game.turns) + 1
         if game.facts["trades"]:
             gain = game.facts["gains"]["first"]
-            assert f'colspan="2">{signed(gain) if gain else "0"}</td>' in drawn[-1].stage
+            assert f'colspan="2">{signed(gain) if gain else "0"}</td>' in drawn[-1].scene
             break
     else:
         pytest.fail("nobody traded in twenty games")
@@ -137,7 +137,7 @@ def test_a_kuhn_hand_ends_with_its_pot() -> None:
     game = episode("kuhn", ("random", "main"), 3)
     drawn = frames(game)
     assert len(drawn) == len(game.turns) + 1
-    assert f"Pot {2 + game.facts['history'].count('b')}" in drawn[-1].stage
+    assert f"Pot {2 + game.facts['history'].count('b')}" in drawn[-1].scene
     assert "takes the pot" in drawn[-1].note
 
 

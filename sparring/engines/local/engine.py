@@ -26,6 +26,7 @@ import torch
 
 from sparring.core.clock import Clock
 from sparring.core.types import BASE, Request, Sampling, Turn, VoidGame
+from sparring.engines.engine import OwnEngine
 from sparring.engines.local.blocks import Kept
 from sparring.engines.local.decoder import has_adapters, unsupported
 from sparring.engines.local.eager import EagerSpeaker
@@ -57,7 +58,7 @@ class _Waiting:
     future: asyncio.Future[Turn]
 
 
-class TransformersEngine:
+class TransformersEngine(OwnEngine):
     def __init__(
         self,
         policies: Policies,
@@ -75,7 +76,7 @@ class TransformersEngine:
         self.max_batch = max_batch
         self.lockstep = lockstep
         self.base = ""  # which base model this is, for whoever would add a policy to it
-        self.clock = Clock()
+        self.clock: Clock = Clock()
         # Games say the same few words again and again, and a tokenizer is slow to spell them.
         self._text = lru_cache(maxsize=8192)(lambda ids: self.chat.decode(list(ids)))
         self._token_texts: list[str] | None = None  # of every token by itself, once asked for

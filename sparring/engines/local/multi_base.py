@@ -40,8 +40,7 @@ class BasesEngine(TransformersEngine):
 
     def publish(self) -> None:
         for engine in self._engines.values():
-            if hasattr(engine, "publish"):
-                engine.publish()
+            engine.publish()
 
     def _generate(self, batch: list[_Waiting]) -> list[Turn]:
         """A batch is of one policy: adapters are mixed on one base alone."""

@@ -14,15 +14,16 @@ from torch.distributed.tensor import DTensor
 from sparring.core.errors import ConfigError
 from sparring.core.scripted import PROGRAMS
 from sparring.core.types import Lesson
+from sparring.credit import make_credit
 from sparring.learn.distributed import world
 from sparring.learn.learner import Learner
 from sparring.models.begin import begin_with
 from sparring.models.device import choose_device, fast_allocations, use_tf32
 from sparring.models.policies import load_policies
-from sparring.run import interrupt
+from sparring.run import interrupt, rank
 from sparring.run.config import Config
 from sparring.run.games import make_games
-from sparring.training import requirements
+from sparring.run.seats import learned_policies
 
 
 class TeamLearner(Learner):
@@ -131,16 +132,16 @@ def make_learner(config: Config, folder: Path | None = None) -> Learner:
     check_spread(config)
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
-    team = world.size() > 1
-    together = world.World(world.size(), device)
+    team = rank.size() > 1
+    together = world.World(rank.size(), device)
     device = world.own_device(device)
     use_tf32(config.engine.tf32, device)
-    learned = requirements.learned_policies(config, make_games(config.games).values())
+    learned = learned_policies(config, make_games(config.games).values())
     words: dict[str, Any] = {
         "seed": config.seed,
         "canary": config.canary,
         "max_tokens": config.sampling.max_tokens,
-        "critic": config.credit.kind == "gae",
+        "critic": make_credit(config.credit).uses_critic,
     }
     options: dict[str, Any] = {"device": device, "dtype": dtype, "template": config.template}
     if config.bases:
@@ -163,7 +164,7 @@ def check_spread(config: Config) -> None:
     """Nobody holds spread weights whole, so nobody can speak with them alone."""
     if not config.learn.spread:
         return
-    if world.size() < 2:
+    if rank.size() < 2:
         raise ConfigError("learn.spread spreads weights over processes: say --processes, or launch")
     if not config.ray.replicas:
         raise ConfigError(
@@ -171,7 +172,7 @@ def check_spread(config: Config) -> None:
             "let replicas speak, with ray.replicas"
         )
     league = config.learn.weights == "full" and config.opponents.kind not in ("self", *PROGRAMS)
-    if league or config.credit.kind == "gae" or config.learn.reference == "moving":
+    if league or make_credit(config.credit).uses_critic or config.learn.reference == "moving":
         raise ConfigError(
             "learn.spread goes with neither a critic (credit.kind: gae), a moving reference, nor, "
             "for full weights, old selves as opponents"

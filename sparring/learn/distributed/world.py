@@ -13,21 +13,15 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from sparring.run import rank
+
 Item = TypeVar("Item")
 _WAIT = timedelta(days=1)  # the others wait while the first one plays, evaluates or judges
 
 
-def rank() -> int:
-    return int(os.environ.get("RANK", "0"))
-
-
-def size() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
 def own_device(device: str) -> str:
     """The GPU of this process, where several share a machine."""
-    if size() == 1 or device != "cuda":
+    if rank.size() == 1 or device != "cuda":
         return device
     return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
 

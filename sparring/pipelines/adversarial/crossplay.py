@@ -12,7 +12,8 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from sparring.core.game import Table, opened
+from sparring.core.game import opened
+from sparring.core.table import Table
 from sparring.core.types import Task, derive
 from sparring.evaluation.sampling import as_trained
 from sparring.pipelines.adversarial.game import DISCRIMINATOR, GENERATOR, AdversarialTests, score
@@ -30,6 +31,15 @@ if TYPE_CHECKING:
 
 UNTRAINED = "untrained"
 _MOST_TESTS = 50
+
+
+async def closing(run: RunDir) -> None:
+    """What the end of a run in stages is measured by."""
+    config = run.config()
+    if config.schedule.enabled:
+        count_bugs(run)
+        if config.evaluate.ladder:
+            await crossplay(run, config.evaluate.ladder)
 
 
 async def crossplay(run: RunDir, games: int) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, ClassVar
 
-from sparring.core.game import Game, Outcome, Player, Table
+from sparring.core.game import Game, Outcome
+from sparring.core.table import Player, Table
 from sparring.core.types import Episode, Task, Verdict, View
 from sparring.games.answers import check_style
 from sparring.judge.python.programs import make_judge, shipped_task

@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from sparring.core.formatting import duration, esc, number
-from sparring.view.rundata import RunData, is_number
+from sparring.view.part import ReportPart, Section
+from sparring.view.rundata import RunData, is_number, read_object
 
 _COLUMNS = {
     "reward/adversarial_tests/generator": "Generator's reward",
@@ -21,9 +22,14 @@ _COLUMNS = {
 _TESTS = 12
 
 
-def adversary(run: RunData) -> str:
-    parts = [_stages(run.lines), _crossplay(run.crossplay), _bugs(run.bugs)]
-    return "".join(part for part in parts if part)
+def section(run: RunData) -> ReportPart | None:
+    parts = [
+        _stages(run.lines),
+        _crossplay(read_object(run.path / "crossplay.json")),
+        _bugs(read_object(run.path / "bugs.json")),
+    ]
+    body = "".join(part for part in parts if part)
+    return ReportPart([Section("stages", "Stages", body)]) if body else None
 
 
 def _stages(lines: Sequence[Mapping[str, Any]]) -> str:

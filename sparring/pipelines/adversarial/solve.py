@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
-from sparring.core.game import Table
+from sparring.core.table import Table
 from sparring.core.types import Request, Sampling, Task, Turn, Verdict, derive
 from sparring.evaluation.benchmark import batch_size
 from sparring.judge.python.judge import Judge

@@ -1,1 +1,19 @@
 """Code games and the benchmarks MBPP and HumanEval."""
+
+from sparring.core.plugin import Plugin
+
+plugin = Plugin(
+    "code",
+    package=__name__,
+    games={
+        "code_execution": "sparring.pipelines.code.execution:CodeExecution",
+        "code_prediction": "sparring.pipelines.code.prediction:CodePrediction",
+    },
+    benchmarks={
+        "mbpp": "sparring.pipelines.code.benchmarks:evaluate",
+        "humaneval": "sparring.pipelines.code.benchmarks:evaluate",
+    },
+    evaluations={"mbpp": "sparring.pipelines.code.mbpp:evaluation"},
+    config={"mbpp": "sparring.pipelines.code.config:MbppConfig"},
+    environment={"MBPP_EVAL_NUM_QUESTIONS": "mbpp.problems", "MBPP_DATASET_PATH": "mbpp.data"},
+)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from sparring.core.game import Game, Outcome, Table
+from sparring.core.game import Game, Outcome
+from sparring.core.table import Table
 from sparring.core.types import Task, Verdict
 from sparring.games.answers import check_style
 from sparring.judge.python.judge import Judge

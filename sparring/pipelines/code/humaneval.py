@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sparring.core.errors import ConfigError
-from sparring.evaluation.benchmark import Question, need_tests
 from sparring.models.chat import RAW
+from sparring.pipelines.code.attempts import Question, need_tests
 from sparring.tasks import load_tasks
 from sparring.tasks.code import Problem, extract_code, problem_of
 

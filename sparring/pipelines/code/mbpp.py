@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import MAIN, Sampling
-from sparring.evaluation.benchmark import Question, attempt_all, details, need_tests, summary
+from sparring.evaluation.periodic import Evaluation, due, write_details
 from sparring.judge.python.judge import Judge
 from sparring.models.chat import RAW
-from sparring.pipelines.equivalence.exam import examine_run
+from sparring.pipelines.code.attempts import Question, attempt_all, details, need_tests, summary
+from sparring.pipelines.code.config import MbppConfig
 from sparring.run.config import Config
 from sparring.tasks import load_tasks
 from sparring.tasks.code import Problem, extract_code, problem_of
@@ -78,15 +77,23 @@ def _ask(problem: Problem) -> str:
     return ASK.format(prompt=problem.prompt, tests="\n".join(problem.tests))
 
 
+def prepare(config: Config) -> bool:
+    """Find the problems now, not after hours of training."""
+    mbpp = config.section(MbppConfig)
+    if mbpp.enabled:
+        load_mbpp(mbpp.data, "test", mbpp.problems)
+        if not mbpp.chat:
+            load_shots(mbpp.data)
+    return mbpp.enabled
+
+
 async def evaluate_run(
     config: Config, engine: OwnEngine, run: Path, iteration: int
 ) -> dict[str, float]:
-    """Before training, every so often and after it, where the config asks for it: the metrics of
-    one evaluation. Its details go into a file of the run."""
-    examined = await examine_run(config, engine, run, iteration)
-    mbpp = config.mbpp
-    if not mbpp.enabled or (iteration % mbpp.every and iteration != config.iterations):
-        return examined
+    """The metrics of one evaluation; its details go into a file of the run."""
+    mbpp = config.section(MbppConfig)
+    if not due(mbpp.every, config, iteration):
+        return {}
     problems = load_mbpp(mbpp.data, "test", mbpp.problems)
     shots = [] if mbpp.chat else load_shots(mbpp.data)
     async with Judge(timeout_s=mbpp.timeout_s, sandbox=jail(config.sandbox)) as judge:
@@ -99,14 +106,16 @@ async def evaluate_run(
             sampling=Sampling(temperature=mbpp.temperature, max_tokens=mbpp.max_tokens),
             seed=config.seed,
         )
-    found = summary(attempts, mbpp.k)
+    stats = summary(attempts, mbpp.k)
     write_details(
         run / "evaluations" / f"mbpp_{iteration:06d}.json",
-        {"iteration": iteration, "data": mbpp.data, "chat": mbpp.chat, **found},
+        {"iteration": iteration, "data": mbpp.data, "chat": mbpp.chat, **stats},
         details(problems, attempts),
     )
-    told = {f"mbpp_eval/{k}": v for k, v in found.items() if isinstance(v, int | float)}
-    return {**examined, **told}
+    return {f"mbpp_eval/{k}": v for k, v in stats.items() if isinstance(v, int | float)}
+
+
+evaluation = Evaluation(prepare, evaluate_run, runs_code=True)
 
 
 def author(config: Config) -> str:
@@ -119,10 +128,3 @@ def author(config: Config) -> str:
 def jail(sandbox: str) -> str:
     """The config's word for the jail in the judge's."""
     return "unsafe" if sandbox == "unsafe" else "bwrap"
-
-
-def write_details(path: Path, found: dict[str, Any], each: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(json.dumps({**found, "details": each}, indent=1) + "\n")
-    os.replace(unfinished, path)

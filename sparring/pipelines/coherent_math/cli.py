@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from sparring.cli.groups import Commands
+
 app = typer.Typer(help="The phases of coherent mathematics, one by one.", no_args_is_help=True)
 
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")]
@@ -25,6 +27,10 @@ def one_process(context: typer.Context) -> None:
 
     if context.invoked_subcommand not in ("sft", "dpo"):
         refuse_several(f"math {context.invoked_subcommand}")
+
+
+def add_commands(commands: Commands) -> None:
+    commands.add_group("math", app)
 
 
 @app.command()

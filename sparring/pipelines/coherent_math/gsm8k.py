@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from sparring.cli.progress import live
-from sparring.core.game import Speak
+from sparring.core.errors import ConfigError
+from sparring.core.table import Speak
 from sparring.core.types import Request, Sampling, Turn, Verdict, VoidGame, derive
-from sparring.evaluation.benchmark import REFERENCE, batch_size
+from sparring.evaluation.benchmark import REFERENCE, Asked, batch_size
 from sparring.evaluation.passk import wilson
 from sparring.judge.math import final_answer, grade
 from sparring.models.trained import weights_of
@@ -213,35 +214,26 @@ def write_details(path: Path, solved: Sequence[Solved]) -> None:
     write_whole(path, "".join(lines).encode())
 
 
-def eval_gsm8k(
-    name: str,
-    policy: str,
-    data: str | None,
-    as_json: bool,
-    *,
-    samples: int | None = None,
-    problems: int | None = None,
-    temperature: float | None = None,
-    max_tokens: int = 256,
-    seed: int = 0,
-    details_to: Path | None = None,
-) -> int:
+def evaluate(asked: Asked) -> int:
     """`sparring eval gsm8k`. 0: done; 1: some attempts are void; bad input is an error."""
-    source = data or SOURCES[name]
-    found = load_word_problems(source, None if policy == REFERENCE else "test", problems)
-    how: dict[str, Any] = {"samples": samples or 1, "temperature": temperature}
-    how |= {"max_tokens": max_tokens, "seed": seed}
+    name, policy = asked.benchmark, asked.policy
+    if asked.k != "1":
+        raise ConfigError(f"{name} is not scored by pass@k; --samples N takes a majority of N")
+    source = asked.data or SOURCES[name]
+    found = load_word_problems(source, None if policy == REFERENCE else "test", asked.problems)
+    how: dict[str, Any] = {"samples": asked.samples or 1, "temperature": asked.temperature}
+    how |= {"max_tokens": asked.max_tokens, "seed": asked.seed}
     known = {"benchmark": name, "policy": policy, "data": source}
     plan = {**known, **how, "problems": len(found), "weights": weights_of(policy)}
     with (
-        unfinished(details_to, plan) as lines,
-        live(f"{name} · {policy}", len(found), quiet=as_json) as progress,
+        unfinished(asked.details, plan) as lines,
+        live(f"{name} · {policy}", len(found), quiet=asked.as_json) as progress,
     ):
         result, solved = evaluate_policy(found, policy, lines=lines, progress=progress, **how)
-        if details_to is not None:
-            write_details(details_to, solved)
+        if asked.details is not None:
+            write_details(asked.details, solved)
     result = {**known, **result}
-    print(json.dumps(result) if as_json else as_text(result))
+    print(json.dumps(result) if asked.as_json else as_text(result))
     return 1 if result["void"] else 0
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from sparring.core.errors import ConfigError
 from sparring.evaluation.paired import compare_files
 from sparring.models.device import choose_device, use_tf32
+from sparring.pipelines.coherent_math.config import MathConfig
 from sparring.pipelines.coherent_math.game import CoherentMath
 from sparring.pipelines.coherent_math.gsm8k import evaluate_policy, write_details
 from sparring.pipelines.coherent_math.outputs import Facts, fingerprint, make
@@ -56,12 +57,14 @@ def training_problems(config: Config) -> list[WordProblem]:
 
 def _refuse_tested(config: Config, questions: list[str]) -> None:
     """All questions of the evaluation count, however few of them are asked this time."""
-    tested = load_word_problems(config.math.gsm8k.data, "test")
+    tested = load_word_problems(config.section(MathConfig).gsm8k.data, "test")
     refuse_shared(questions, [problem.question for problem in tested])
 
 
 def held_out_problems(config: Config) -> list[WordProblem]:
-    return load_word_problems(config.math.gsm8k.data, "test", config.math.gsm8k.problems)
+    return load_word_problems(
+        config.section(MathConfig).gsm8k.data, "test", config.section(MathConfig).gsm8k.problems
+    )
 
 
 def game_of(config: Config) -> CoherentMath:
@@ -79,7 +82,7 @@ def sft(config: Config, out: Path, *, remake: bool = False, say: Say = quiet) ->
     from sparring.run.rundir import read_lines
     from sparring.training.finetune import finetune
 
-    told = config.math.sft
+    told = config.section(MathConfig).sft
     problems = training_problems(config)[: told.questions]
     shown = [
         Demonstration.of("", ASK.format(question=p.question), solution(p, config)) for p in problems
@@ -107,7 +110,7 @@ def sft(config: Config, out: Path, *, remake: bool = False, say: Say = quiet) ->
 
 
 def solution(problem: WordProblem, config: Config) -> str:
-    keep = config.math.sft.calculator
+    keep = config.section(MathConfig).sft.calculator
     return problem.solution if keep else without_calculator(problem.solution)
 
 
@@ -115,7 +118,7 @@ def sft_config(config: Config) -> Config:
     """The fine-tuning as a run's config: the adapter is of the shape that `learn` says."""
     from sparring.training.finetune import finetune_config
 
-    told, learn = config.math.sft, config.learn
+    told, learn = config.section(MathConfig).sft, config.learn
     made = finetune_config(
         config.policy,
         epochs=told.epochs,
@@ -172,7 +175,7 @@ def rollouts(
     say: Say = quiet,
 ) -> Facts:
     """Every question through all arms of one policy: those to learn from, or those kept apart."""
-    told = config.math.rollouts
+    told = config.section(MathConfig).rollouts
     if held_out:
         problems = held_out_problems(config)[: told.held_out]
     else:
@@ -200,7 +203,7 @@ def preferences(config: Config, rollouts_file: Path, out: Path, *, remake: bool 
     """Pairs from rollouts."""
     lines = read_rollouts(rollouts_file)
     _refuse_tested(config, [str(line.get("question", "")) for line in lines])
-    told = config.math.preferences
+    told = config.section(MathConfig).preferences
     inputs = {"rollouts": fingerprint(rollouts_file), "preferences": told.model_dump()}
 
     def work(unfinished: Path) -> Facts:
@@ -258,7 +261,7 @@ def evaluation(
     config: Config, policy: str, out: Path, *, remake: bool = False, say: Say = quiet
 ) -> Facts:
     """One policy on the questions that were kept apart; `out` holds a line for each."""
-    told, problems = config.math.gsm8k, held_out_problems(config)
+    told, problems = config.section(MathConfig).gsm8k, held_out_problems(config)
     inputs = {
         "policy": fingerprint(policy),
         "problems": [(p.question, p.answer) for p in problems],
@@ -292,6 +295,14 @@ def evaluation(
     return make("eval", out, inputs, work, remake=remake)
 
 
+def train(config: Config, path: Path, *, resume: bool = False, say: Say = quiet) -> Path:
+    """All phases, where this process is the first of those that learn."""
+    from sparring.training.finetune import leading
+
+    with leading(config.engine.device):
+        return run_all(config, path, resume=resume, say=say)
+
+
 def run_all(config: Config, path: Path, *, resume: bool = False, say: Say = quiet) -> Path:
     """All phases into one folder. What is there and would come out the same is not made again."""
     with interrupt.listening(), writing(path), console_log.kept(path):
@@ -323,7 +334,7 @@ def _run_all(config: Config, path: Path, resume: bool, say: Say) -> Path:
             config, str(path / "dpo"), path / "eval" / "dpo.jsonl", remake=True, say=say
         ),
     }
-    if config.math.rollouts.held_out:
+    if config.section(MathConfig).rollouts.held_out:
         for name, policy in (("sft", merged), ("dpo", str(path / "dpo"))):
             out = path / "eval" / f"arms_{name}.jsonl"
             steps[f"arms_{name}"] = partial(

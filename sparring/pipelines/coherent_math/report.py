@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sparring.core.formatting import duration, esc, humanise, number
+from sparring.view.part import ReportPart, Section
 from sparring.view.results import Headline, tiles
-from sparring.view.rundata import is_number
+from sparring.view.rundata import RunData, is_number, read_object
 
 PHASES = "phases.json"
 POLICIES = {"eval_base": "Before", "eval_sft": "After SFT", "eval_dpo": "After DPO"}
@@ -23,26 +24,20 @@ SCORES = ("s_end", "s_path", "s_cf", "s_wm", "stability", "correct")
 _SHOWN = 3  # pairs of each kind, as they were
 
 
-def read_phases(run: Path) -> dict[str, dict[str, Any]]:
-    """What the phases of a run found, or nothing, where it has none."""
-    try:
-        found = json.loads((run / PHASES).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return (
-        {k: v for k, v in found.items() if isinstance(v, dict)} if isinstance(found, dict) else {}
-    )
-
-
-def phase_sections(found: Mapping[str, Any], run: Path) -> list[tuple[str, str, str]]:
-    """(anchor, title, body) of every section."""
-    return [
-        ("results", "Results", _results(found)),
-        ("coherence", "Coherence", _coherence(found)),
-        ("preferences", "Preferences", _preferences(found.get("preferences", {}), run)),
-        ("training", "Training", _training(found)),
-        ("phases", "Phases", _phases(found)),
+def section(run: RunData) -> ReportPart | None:
+    """The report of a run that goes in phases instead of iterations."""
+    found = {k: v for k, v in read_object(run.path / PHASES).items() if isinstance(v, dict)}
+    if not found:
+        return None
+    sections = [
+        Section("results", "Results", _results(found)),
+        Section("coherence", "Coherence", _coherence(found)),
+        Section("preferences", "Preferences", _preferences(found.get("preferences", {}), run.path)),
+        Section("training", "Training", _training(found)),
+        Section("phases", "Phases", _phases(found)),
     ]
+    lead = f"{run.config.get('policy') or 'A policy'}: fine-tuned, sampled, preferred, measured."
+    return ReportPart(sections, tiles=phase_tiles(found), lead=lead, replaces=True)
 
 
 def phase_tiles(found: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Sampling, Task, derive
+from sparring.pipelines.coherent_math.config import MathConfig
 from sparring.pipelines.coherent_math.game import CoherentMath
 from sparring.pipelines.coherent_math.questions import WordProblem
 from sparring.run.config import Config
@@ -70,7 +71,7 @@ async def _collect(
             progress(f"rollouts: {len(lines)} of {len(problems)} questions")
 
     ids = [problem.id for problem in problems]
-    chunk = config.math.rollouts.chunk
+    chunk = config.section(MathConfig).rollouts.chunk
     await in_batches(out, ids, ask, batch=chunk, what="question", progress=tell)
     return tokens
 

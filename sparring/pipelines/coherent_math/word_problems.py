@@ -1,5 +1,6 @@
 """Makes the word problems that are shipped: templates with numbers drawn into them, whose every
 step is worked out exactly.
+
 `python -m sparring.pipelines.coherent_math.word_problems` writes the file anew."""
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import operator
 import random
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from sparring.core.types import derive
-from sparring.tasks.source import SHIPPED
 
 PER_TEMPLATE = 20  # of which every fifth is for testing
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ines", "Jon", "Kim", "Lea")
@@ -188,4 +189,4 @@ def work_out(expression: str, values: dict[str, Fraction]) -> Fraction:
 
 if __name__ == "__main__":
     text = "".join(json.dumps(problem) + "\n" for problem in make_problems())
-    (SHIPPED / "word_problems.jsonl").write_text(text)
+    Path(__file__).with_name("data").joinpath("word_problems.jsonl").write_text(text)

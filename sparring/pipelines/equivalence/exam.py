@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import MAIN, Request, Sampling, derive
+from sparring.evaluation.periodic import Evaluation, due, write_details
 from sparring.pipelines.equivalence import prompts as words
+from sparring.pipelines.equivalence.config import PairsConfig
 from sparring.run.config import Config
+from sparring.run.games import make_games
 from sparring.tasks import load_tasks
 
 if TYPE_CHECKING:
     from sparring.engines.engine import OwnEngine
+    from sparring.pipelines.equivalence.game import Equivalence
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +102,11 @@ def score(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
 async def examine_run(
     config: Config, engine: OwnEngine, run: Path, iteration: int
 ) -> dict[str, float]:
-    """Before training, every so often and after it, where the config asks for it."""
-    from sparring.pipelines.code.mbpp import write_details
-    from sparring.pipelines.equivalence.game import Equivalence
-    from sparring.run.games import load_game
+    """The metrics of one exam; its answers go into a file of the run."""
 
-    wanted = config.pairs
-    if wanted.data is None or (iteration % wanted.every and iteration != config.iterations):
+    wanted, game = config.section(PairsConfig), _game(config)
+    if wanted.data is None or not due(wanted.every, config, iteration):
         return {}
-    options = {k: v for k, v in config.games["equivalence"].items() if k != "weight"}
-    game = load_game("equivalence", **options)
-    assert isinstance(game, Equivalence)
     answers = await examine(
         load_pairs(wanted.data, game.language, wanted.limit),
         engine,
@@ -121,3 +119,24 @@ async def examine_run(
     told = {"iteration": iteration, "data": wanted.data, **found}
     write_details(run / "evaluations" / f"pairs_{iteration:06d}.json", told, answers)
     return {"pairs_eval/accuracy": found["accuracy"], "pairs_eval/pairs": found["pairs"]}
+
+
+def prepare(config: Config) -> bool:
+    """Find the pairs now, not after the first round."""
+    data = config.section(PairsConfig).data
+    if data is not None:
+        load_pairs(data, _game(config).language)
+    return data is not None
+
+
+def _game(config: Config) -> Equivalence:
+    from sparring.pipelines.equivalence.game import Equivalence
+
+    if "equivalence" not in config.games:
+        raise ConfigError("pairs.data is for runs of the game `equivalence`; this one has none")
+    game = make_games(config.games)["equivalence"]
+    assert isinstance(game, Equivalence)
+    return game
+
+
+evaluation = Evaluation(prepare, examine_run)

@@ -12,8 +12,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from sparring.core.game import Game, Outcome, Table
+from sparring.core.game import Game, Outcome
 from sparring.core.nearest import nearest
+from sparring.core.table import Table
 from sparring.core.types import Task, Verdict, View, VoidGame, derive
 from sparring.games.answers import check_style
 from sparring.judge.python.programs import shipped_task

@@ -5,16 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from sparring.core.formatting import esc, number
-from sparring.view.rundata import RunData, is_number
+from sparring.view.part import ReportPart, Section
+from sparring.view.rundata import RunData, is_number, read_json_lines, read_object
 
 SAID = ("yes", "no", "neither")
 EMPTY = "–"
 
 
-def equivalence(run: RunData) -> str:
-    """Nothing, where the game was not played."""
-    exams = [exam for exam in run.exams if is_number(exam.get("accuracy"))]
-    return (_exams(exams) if exams else "") + (_rounds(run.rounds) if run.rounds else "")
+def section(run: RunData) -> ReportPart | None:
+    """None where the game was not played."""
+    exams = [read_object(path) for path in sorted(run.path.glob("evaluations/pairs_*.json"))]
+    exams = [exam for exam in exams if is_number(exam.get("accuracy"))]
+    rounds = [
+        row
+        for path in run.path.glob("iteration_*/seq_summary.jsonl")
+        for row in read_json_lines(path)
+        if is_number(row.get("iteration"))
+    ]
+    rounds.sort(key=lambda row: int(row["iteration"]))
+    body = (_exams(exams) if exams else "") + (_rounds(rounds) if rounds else "")
+    return ReportPart([Section("pairs", "Pairs", body)]) if body else None
 
 
 def _exams(exams: list[dict[str, Any]]) -> str:

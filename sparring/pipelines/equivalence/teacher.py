@@ -12,11 +12,11 @@ from typing import Any
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Sample, derive
-from sparring.credit import Credit
+from sparring.credit.credit import Credit
 from sparring.models.chat import Chat
 from sparring.pipelines.equivalence import prompts as words
 from sparring.pipelines.equivalence.buffer import histogram, keep
-from sparring.pipelines.equivalence.exam import load_pairs
+from sparring.pipelines.equivalence.config import EquivalenceConfig
 from sparring.pipelines.equivalence.game import ACCEPTED, Equivalence
 from sparring.pipelines.equivalence.judge.checkers import INCIDENT
 from sparring.run.config import Config
@@ -37,10 +37,9 @@ class EquivalenceTeacher:
         if len(games) != 1:
             raise ConfigError("teach.kind: equivalence needs the game `equivalence`, once")
         self.config, self.game, self.chat = config, games[0], chat
-        if config.pairs.data is not None:  # found now, not after the first round
-            load_pairs(config.pairs.data, self.game.language)
         self.policies = {seat: config.players.get(seat, "main") for seat in (ALICE, BOB)}
-        given = {ALICE: config.equivalence.alice_data, BOB: config.equivalence.bob_data}
+        self.keep = config.section(EquivalenceConfig)
+        given = {ALICE: self.keep.alice_data, BOB: self.keep.bob_data}
         self.records = {seat: earlier(source) for seat, source in given.items()}
 
     def lessons(
@@ -51,12 +50,12 @@ class EquivalenceTeacher:
             accepted,
             lambda e: float(e.facts["difficulty"]),
             lambda e: (e.facts["branch"], int(e.facts["difficulty"])),
-            threshold=self.config.equivalence.threshold,
-            easy=self.config.equivalence.easy,
+            threshold=self.keep.threshold,
+            easy=self.keep.easy,
             seed=derive(self.config.seed, "buffer", iteration),
         )
         for episode in taken:
-            self.records[ALICE] += alice_records(episode, predict=self.config.equivalence.predict)
+            self.records[ALICE] += alice_records(episode, predict=self.keep.predict)
             self.records[BOB] += bob_records(episode, self.game.style)
         found = summary(episodes, accepted, taken)
         found |= {f"{seat}_records": len(records) for seat, records in self.records.items()}
@@ -71,7 +70,7 @@ class EquivalenceTeacher:
         for seat, records in self.records.items():
             if frozen(self.policies[seat], self.config):
                 continue
-            weights = balanced(records) if self.config.equivalence.balance else [1.0] * len(records)
+            weights = balanced(records) if self.keep.balance else [1.0] * len(records)
             shown = [
                 Demonstration.of(r["system_prompt"], r["user_prompt"], r["output"], weight)
                 for r, weight in zip(records, weights, strict=True)

@@ -3,15 +3,17 @@ by telling each other what they see can they find the best matching."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from sparring.core.game import Game, Outcome, Table
-from sparring.core.types import Task, View, VoidGame
+from sparring.core.game import Game, Outcome, Probe
+from sparring.core.table import Table
+from sparring.core.types import Episode, Task, View, VoidGame
 from sparring.games.answers import check_style, limit
+from sparring.pipelines.matching.measures import MOST_SIZED, by_size, matching_measures
 from sparring.pipelines.matching.messages import (
     PAPERS,
     REVIEWERS,
@@ -73,6 +75,7 @@ class MatchingGame(Game):
     within `max_length` turns both get 0.
     """
 
+    title: ClassVar[str] = "Matching"
     seats: ClassVar[tuple[str, ...]] = ("first", "second")
     cooperative: ClassVar[bool] = True
 
@@ -232,6 +235,38 @@ class MatchingGame(Game):
             "heard": talk.said_by(other),
         }
         return View(state=state, actions=actions)
+
+    def measures(self, episodes: Sequence[Episode], policy: str) -> dict[str, float]:
+        return matching_measures(episodes)
+
+    async def closing(self, name: str, policy: Probe) -> dict[str, Any]:
+        games = min(MOST_SIZED, policy.replies)
+        sized = await by_size(
+            name, self, policy.speak, policy.policy, games, seed=policy.seed,
+            sampling=policy.sampling,
+        )  # fmt: skip
+        return {"by_size": sized}
+
+    def reply_score(self, task: Task, text: str) -> float | None:
+        """A matching that is asked for in one turn, scored as if the partner accepted it."""
+        table = task.data["table"]
+        try:
+            action = parse(text, len(table), terse=self.style == "terse")
+        except BadAction:
+            return 0.0
+        return value(table, action.matching) / task.data["optimum"] if action.matching else 0.0
+
+    def record(self, episode: Episode) -> dict[str, Any]:
+        """The table, and each private view as a grid, null where nothing is seen."""
+        data = episode.task.data
+        positions = range(len(data["table"]))
+
+        def view(seat: str) -> dict[str, Any]:
+            cells = shown(data, seat)
+            grid = [[cells.get((row, column)) for column in positions] for row in positions]
+            return {"shown": grid, "scale": data["scales"][seat]}
+
+        return {"table": data["table"], "views": {seat: view(seat) for seat in data["seen"]}}
 
     def scripted(self, view: View, seed: int) -> str:
         """A player that pools: it tells all it sees, proposes the best of what both see once it

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparring.core.formatting import esc, number
-from sparring.view.rundata import is_number
+from sparring.view.part import ReportPart
+from sparring.view.rundata import RunData, is_number
 
 UNTRAINED = "untrained"
 _HEADS = (  # title, what it means
@@ -30,8 +31,9 @@ _SHARES = ("score", "agreement", "agreed_turns", "error_rate")
 _CELLS = ("cells_correct", "cells_new", "cells_used")
 
 
-def matching_cards(evaluation: Mapping[str, Any]) -> str:
+def section(run: RunData) -> ReportPart | None:
     """One card for each game of the evaluation that was measured by the size of its tables."""
+    evaluation = run.evaluation
     before = _mapping(evaluation.get(UNTRAINED))
     cards = []
     for game, results in evaluation.items():
@@ -49,7 +51,7 @@ def matching_cards(evaluation: Mapping[str, Any]) -> str:
             '<p class="intro">All bounds are shares of what perfect pooling reaches, over the same '
             "tables. Cells are means per game.</p></div>"
         )
-    return "".join(cards)
+    return ReportPart(results="".join(cards)) if cards else None
 
 
 def _rows(size: str, after: Mapping[str, Any], before: Mapping[str, Any]) -> str:

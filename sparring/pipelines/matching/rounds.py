@@ -10,8 +10,9 @@ from typing import Any
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import MAIN, Episode, Sample
-from sparring.credit import Credit
-from sparring.evaluation.cooperative import matching_measures
+from sparring.credit.credit import Credit
+from sparring.pipelines.matching.config import RoundsConfig
+from sparring.pipelines.matching.measures import matching_measures
 from sparring.run.config import Config
 from sparring.run.lines import dump
 from sparring.run.rundir import write_whole
@@ -44,6 +45,7 @@ class Rounds:
         if len(config.games) != 1:
             raise ConfigError("teach.kind `rounds` is for one game; its files hold no other")
         self.config, self.credit = config, credit
+        self.rounds = config.section(RoundsConfig)
         name, options = next(iter(config.games.items()))
         given = {key: value for key, value in (options or {}).items() if key != "weight"}
         self.source = Source(name, given)
@@ -57,7 +59,7 @@ class Rounds:
         tables = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
         text = "".join(f"{dump(game_record(e, tables[e.group]))}\n" for e in episodes)
         write_whole(folder / GAMES, text.encode())
-        train, val = split_tables(episodes, self.config.rounds.val)
+        train, val = split_tables(episodes, self.rounds.val)
         for path, part, split in ((TRAIN, train, "train"), (VAL, val, "val")):
             write_parquet(folder / path, self.source, instances(part), split)
         return teach(self.credit, train), _measures(episodes)
@@ -66,7 +68,7 @@ class Rounds:
         from sparring.models.export import export_policy
 
         export_policy(policies, MAIN, self.config.policy, round_folder(run, iteration) / CHECKPOINT)
-        keep = self.config.rounds.keep
+        keep = self.rounds.keep
         if keep is not None and iteration > keep:
             shutil.rmtree(round_folder(run, iteration - keep), ignore_errors=True)
 
@@ -82,14 +84,15 @@ class Recorded:
     are those to the policy that played, by the logprobs on record."""
 
     def __init__(self, config: Config, credit: Credit, chat: Any) -> None:
-        if config.rounds.games is None:
+        recorded = config.section(RoundsConfig).games
+        if recorded is None:
             raise ConfigError("rounds.games says where the recorded games are; it is not set")
         if config.credit.kind not in ("group_relative", "leave_one_out"):
             raise ConfigError(
                 f"credit.kind is {config.credit.kind!r}; recorded games are compared within their "
                 "index, by `group_relative` or `leave_one_out`"
             )
-        path = Path(config.rounds.games) / TRAIN
+        path = Path(recorded) / TRAIN
         _, found = read_parquet(path)
         if not found:
             raise ConfigError(f"{path} holds no instances: programs leave none, models do")

@@ -202,7 +202,7 @@ def test_an_ordinary_user_has_the_same_jail() -> None:
     if os.geteuid() != 0:
         pytest.skip("these tests already run as an ordinary user")
     python = "/usr/bin/python3"
-    package = Path(__file__).parents[2]
+    package = Path(__file__).parents[3]
     probe_line = "import sys; sys.exit(sys.version_info < (3, 11))"
     reachable = subprocess.run(
         [python, "-c", probe_line], user=1234, group=1234, capture_output=True

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from lives import Life, Moment, events, facts, sparring
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.judge.sandbox import probe
 from sparring.run import checkpoint
 from sparring.run.config import Config, ScheduleConfig, load_recipe

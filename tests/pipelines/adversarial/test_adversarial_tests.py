@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from sparring.run.games import load_game
 
 from sparring.core.collect import Job, collect
 from sparring.core.game import opened
@@ -17,6 +16,7 @@ from sparring.pipelines.adversarial.game import AdversarialTests, score, summari
 from sparring.pipelines.adversarial.mutants import mutants
 from sparring.pipelines.adversarial.stages import STAGES, Stage, make_stages
 from sparring.pipelines.adversarial.written_tests import Ruled, calls, read_tests, refusal
+from sparring.run.games import load_game
 
 jailed = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 
@@ -210,7 +210,7 @@ def test_stages_see_what_they_are_said_to_see() -> None:
         return f"words {len(asked)}"
 
     async def go() -> Any:
-        from sparring.core.game import Table
+        from sparring.core.table import Table
 
         engine = ScriptedEngine({"p": speak})
         table = Table(game.seats, {s: "p" for s in game.seats}, engine.act)
@@ -231,7 +231,7 @@ def test_stages_see_what_they_are_said_to_see() -> None:
 
 
 def test_only_turns_of_the_stages_in_training_train() -> None:
-    from sparring.core.game import Table
+    from sparring.core.table import Table
     from sparring.core.types import Turn
 
     async def speak(request: Request) -> Turn:

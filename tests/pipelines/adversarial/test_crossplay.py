@@ -1,9 +1,12 @@
 """Who beats whom across stages, by numbers, and how the report tells it."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from sparring.pipelines.adversarial.crossplay import over_time
-from sparring.pipelines.adversarial.report import _race, adversary
+from sparring.pipelines.adversarial.report import _race, section
 from sparring.view.rundata import RunData
 
 # Rows are discriminators, columns generators; a share of broken programs.
@@ -35,8 +38,10 @@ def test_a_race_and_a_cycle_are_told_apart() -> None:
     assert _race([]) == ""
 
 
-def test_the_report_shows_stages_players_and_tests_and_nothing_where_there_are_none() -> None:
-    assert adversary(RunData("plain", lines=[{"iteration": 1, "turns": 3}])) == ""
+def test_the_report_shows_stages_players_and_tests_and_nothing_where_there_are_none(
+    tmp_path: Path,
+) -> None:
+    assert section(RunData("plain", tmp_path, lines=[{"iteration": 1, "turns": 3}])) is None
     lines = [
         {"iteration": 0, "eval/adversarial_tests/held_out/pass_rate_baseline": 0.25},
         *(
@@ -51,19 +56,17 @@ def test_the_report_shows_stages_players_and_tests_and_nothing_where_there_are_n
         ),
     ]
     bug = {"problem": "p", "test": "assert f('<b>') == 1", "broke": 3, "ran": 4, "stages": {}}
-    page = adversary(
-        RunData(
-            "run",
-            lines=lines,
-            crossplay={
-                "names": ["untrained", "stage 1", "stage 2"],
-                "discriminator_wins": RACE,
-                "problems": 9,
-                "over_time": over_time(RACE),
-            },
-            bugs={"tests": 1, "bugs": 3, "most": [bug]},
-        )
-    )
+    crossplay = {
+        "names": ["untrained", "stage 1", "stage 2"],
+        "discriminator_wins": RACE,
+        "problems": 9,
+        "over_time": over_time(RACE),
+    }
+    (tmp_path / "crossplay.json").write_text(json.dumps(crossplay))
+    (tmp_path / "bugs.json").write_text(json.dumps({"tests": 1, "bugs": 3, "most": [bug]}))
+    part = section(RunData("run", tmp_path, lines=lines))
+    assert part is not None
+    page = part.sections[0].body
     assert page.count("<tr><td>") == 4  # before, two stages, one test
     assert "0.250" in page and "0.500" in page and ">4<" in page
     assert "90%" in page and "over 9 problems" in page and "3 of 4" in page

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from lives import sparring
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Request, Sampling
 from sparring.judge.python.programs import make_judge

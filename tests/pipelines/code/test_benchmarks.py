@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparring.core.errors import ConfigError
 
-from sparring.cli.evaluate import eval_benchmark, parse_k
+from sparring.core.errors import ConfigError
 from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Request, VoidGame
-from sparring.evaluation.benchmark import Question, attempt_all, cut, details, summary
 from sparring.judge.python.judge import Judge
 from sparring.judge.sandbox import probe
 from sparring.pipelines.code import humaneval, mbpp
+from sparring.pipelines.code.attempts import Question, attempt_all, cut, details, summary
+from sparring.pipelines.code.benchmarks import eval_benchmark, parse_k
 
 jailed = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sparring.core.errors import ConfigError
-from sparring.run.games import load_game
 
 from sparring.core.collect import Job, collect
+from sparring.core.errors import ConfigError
 from sparring.core.game import Game, opened
 from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Episode, Task
@@ -18,6 +17,7 @@ from sparring.judge.python.judge import Execution, Judge
 from sparring.judge.python.programs import forbidden
 from sparring.judge.sandbox import probe
 from sparring.pipelines.code.prediction import normal, said
+from sparring.run.games import load_game
 
 pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 TASK = Task("t", data={"prompt": "Write anything."})

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.judge.sandbox import probe
 from sparring.run.config import Config, load_recipe
 from sparring.run.rundir import RunDir, read_lines
@@ -191,5 +191,5 @@ def test_mbpps_variables_override_the_recipe_and_the_command_line(
     assert (mbpp.problems, mbpp.data) == (7, "/custom/path")
     assert load_recipe("kuhn").mbpp.problems is None
     monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "many")
-    with pytest.raises(ConfigError, match=r"evaluate\.mbpp\.problems.*many"):
+    with pytest.raises(ConfigError, match=r"mbpp\.problems.*many"):
         load_recipe("grpo-code-execution")

@@ -7,7 +7,6 @@ import time
 
 import numpy as np
 import pytest
-from sparring.run.games import load_game
 
 from sparring.pipelines.coherent_math.coherence import (
     coherence,
@@ -18,6 +17,7 @@ from sparring.pipelines.coherent_math.coherence import (
     s_end,
     s_path,
 )
+from sparring.run.games import load_game
 
 
 def test_s_end_is_the_share_of_pairs_that_agree():
@@ -79,7 +79,7 @@ def test_s_path_can_reward_that_a_rephrased_question_is_solved_alike():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"stability": 1.5}, "from 0 to 1"),
+        ({"stability": 1.5}, "less than or equal to 1"),
         ({"stability": 0.5, "arms": ["wolfram_0", "wolfram_1"]}, "needs the arms wolfram_standard"),
     ],
 )

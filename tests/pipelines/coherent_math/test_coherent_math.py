@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sparring.run.games import load_game
 
 from sparring.core.collect import Job, play
 from sparring.core.types import Request, Task, Turn
 from sparring.judge import math
 from sparring.pipelines.coherent_math.game import ARMS, TEMPERATURES, Arm, CoherentMath
 from sparring.pipelines.coherent_math.questions import ASK
+from sparring.run.games import load_game
 
 TASK = Task("t", "coherent_math", {"question": "What is 2 + 2?", "answer": "2 + 2 = 4\n#### 4"})
 

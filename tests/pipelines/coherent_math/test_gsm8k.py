@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 from lives import sparring
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling, Turn, VoidGame
 from sparring.evaluation.paired import compare, difference_interval, mcnemar
 from sparring.pipelines.coherent_math.gsm8k import majority, solve_all, summary
 from sparring.pipelines.coherent_math.questions import (
-    WordProblem,
     load_word_problems,
     refuse_shared,
     without_calculator,
@@ -125,9 +124,9 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, data: Path):
 
 
 def test_training_on_what_is_tested_is_refused(data: Path):
-    test = load_word_problems(str(data))
-    train = [WordProblem("t", "  Two and\ntwo? ".strip(), "#### 4", "4")]
+    test = [problem.question for problem in load_word_problems(str(data))]
+    train = ["  Two and\ntwo? ".strip()]
     with pytest.raises(ConfigError, match="1 questions of the evaluation"):
         refuse_shared(train, test)
-    refuse_shared([WordProblem("t", "Other?", "#### 4", "4")], test)
+    refuse_shared(["Other?"], test)
     assert without_calculator(ROWS[0]["answer"]) == "2+2=4\n#### 4"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.pipelines.coherent_math.outputs import fingerprint, make
 
 

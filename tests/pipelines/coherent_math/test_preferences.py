@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+
 from sparring.core.errors import ConfigError
 from sparring.pipelines.coherent_math.config import PreferencesConfig
-
 from sparring.pipelines.coherent_math.preferences import (
     across,
     build_preferences,

@@ -9,10 +9,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Task
 from sparring.judge.math import grade
+from sparring.pipelines.coherent_math import plugin
 from sparring.pipelines.coherent_math.questions import (
     load_word_problems,
     refuse_shared,
@@ -24,13 +25,12 @@ from sparring.pipelines.coherent_math.word_problems import (
     make_problems,
     work_out,
 )
-from sparring.tasks.source import SHIPPED
 
 STEP = re.compile(r" ([\d./x+* -]+) = (\d+)\.$")
 
 
 def test_the_file_is_what_the_code_makes():
-    rows = [json.loads(line) for line in (SHIPPED / "word_problems.jsonl").open()]
+    rows = [json.loads(line) for line in (plugin.folder("data") / "word_problems.jsonl").open()]
     assert rows == make_problems() and len(rows) == len(TEMPLATES) * PER_TEMPLATE >= 200
     assert len({row["question"] for row in rows}) == len(rows)
 

@@ -37,7 +37,7 @@ class Claim:
 
 def read_cases() -> list[dict[str, Any]] | None:
     folder = os.environ.get("SPARRING_LIQUID_CASES")
-    path = Path(folder) if folder else Path(__file__).parents[3] / "shared" / "liquid"
+    path = Path(folder) if folder else Path(__file__).parents[4] / "shared" / "liquid"
     path = path / "cases.jsonl"
     if not path.is_file():
         return None

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sparring.core.errors import ConfigError
-from sparring.run.games import load_game
 
 from sparring.core.collect import Job, collect
+from sparring.core.errors import ConfigError
 from sparring.core.game import opened
 from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Episode, Request, Task, Verdict
 from sparring.judge.sandbox import probe
 from sparring.pipelines.equivalence import prompts as words
 from sparring.pipelines.equivalence.teacher import rejections, summary
+from sparring.run.games import load_game
 
 jail = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 P = "def f(n: int) -> int:\n    return n * 2\n"

@@ -12,13 +12,13 @@ import pytest
 import torch
 from lives import sparring
 from safetensors.torch import load_file
-from sparring.models.trained import ADAPTER_WEIGHTS, find_trained
 
 from sparring.core.scripted import programs
 from sparring.core.types import Request, Sampling, Turn
 from sparring.engines.load import load_engine
 from sparring.engines.players import Players
 from sparring.judge.sandbox import probe
+from sparring.models.trained import ADAPTER_WEIGHTS, find_trained
 from sparring.pipelines.equivalence.game import Equivalence
 from sparring.run.config import load_recipe
 from sparring.run.rundir import read_lines

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from lives import Moment, events, train, whole
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Task
 from sparring.judge.sandbox import probe
 from sparring.learn.demonstrations import read_demonstrations

@@ -8,20 +8,19 @@ import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from test_references import data, read
+from data_sets import data, read
 
 from sparring.core.types import Task, Verdict
+from sparring.pipelines import equivalence
 from sparring.pipelines.equivalence.judge.haskell import HaskellChecker
 from sparring.pipelines.equivalence.judge.haskell_jail import probe
 from sparring.pipelines.equivalence.programs import program_of, unusable
-from sparring.tasks import source as tasks_source
 
 pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
-DATA = Path(tasks_source.__file__).parent / "data"
+DATA = equivalence.plugin.folder("data")
 PAIRS, SHIPPED = DATA / "pairs_haskell.jsonl", DATA / "equivalence_haskell.jsonl"
 DOUBLE = "f :: Integer -> Integer\nf x = x + x\n"
 

@@ -6,11 +6,11 @@ import asyncio
 import json
 import random
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
 from sparring.core.types import Verdict
+from sparring.pipelines import equivalence
 from sparring.pipelines.equivalence import rules_haskell
 from sparring.pipelines.equivalence.judge import liquid
 from sparring.pipelines.equivalence.judge.haskell import HaskellChecker, pair
@@ -19,9 +19,8 @@ from sparring.pipelines.equivalence.judge.haskell_source import Refused, parse
 from sparring.pipelines.equivalence.proofs_haskell import proofs
 from sparring.pipelines.equivalence.rewrites import Rewrite
 from sparring.pipelines.equivalence.rewrites_haskell import WHOLE, choose, rewrites
-from sparring.tasks import source as tasks_source
 
-SHIPPED = Path(tasks_source.__file__).parent / "data" / "equivalence_haskell.jsonl"
+SHIPPED = equivalence.plugin.folder("data") / "equivalence_haskell.jsonl"
 PROGRAMS = [json.loads(line) for line in SHIPPED.read_text().splitlines()]
 RULES = [*rules_haskell.KEEP, *rules_haskell.BREAK, *WHOLE]
 needs_ghc = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")

@@ -34,7 +34,7 @@ FAMILIES = (
     "two, residues",
     "two, hash",
 )
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "differences.py"
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "differences.py"
 
 
 def f(body: str, head: str = "n: int) -> int") -> str:

@@ -8,9 +8,8 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sparring.run.games import load_game
 
-from sparring.core.game import Table
+from sparring.core.table import Table
 from sparring.core.types import Task, Turn, VoidGame
 from sparring.pipelines.matching.game import MatchingGame
 from sparring.pipelines.matching.messages import (
@@ -37,6 +36,7 @@ from sparring.pipelines.matching.tables import (
     unscaled,
     value,
 )
+from sparring.run.games import load_game
 
 SEATS = ("first", "second")
 

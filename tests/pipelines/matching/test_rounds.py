@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from lives import Moment, events, sparring, train, whole
-from sparring.core.errors import ConfigError
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Task, Turn
 from sparring.credit.group_relative import GroupRelative
 from sparring.run.config import load_recipe
@@ -101,7 +101,8 @@ def test_an_adapter_is_left_where_adapters_learn(tmp_path: Path) -> None:
 
 def test_recorded_games_train_and_only_where_rewards_differ(run: Path, tmp_path: Path) -> None:
     recorded = (
-        "teach={kind: recorded, games: " + str(run / "iter_6") + "}",
+        "teach.kind=recorded",
+        f"rounds.games={run / 'iter_6'}",
         *("collect.episodes=0", "canary=100", "learn.epochs=1", "iterations=2"),
         f"policy={run / 'iter_5' / 'checkpoint'}",  # whoever played round 6
     )
@@ -117,8 +118,11 @@ def test_recorded_games_train_and_only_where_rewards_differ(run: Path, tmp_path:
     ("words", "said"),
     [
         (["teach.kind=recorded"], "rounds.games"),
-        (["teach={kind: recorded, games: nowhere}"], "no train.parquet in nowhere"),
-        (["teach={kind: recorded, games: x}", "credit={kind: role_baseline}"], "group_relative"),
+        (["teach.kind=recorded", "rounds.games=nowhere"], "no train.parquet in nowhere"),
+        (
+            ["teach.kind=recorded", "rounds.games=x", "credit={kind: role_baseline}"],
+            "group_relative",
+        ),
         (["teach.kind=rouns"], "rounds"),
     ],
 )
@@ -169,14 +173,17 @@ def test_both_seats_of_all_games_on_a_table_are_one_group() -> None:
 
 
 def test_the_report_shows_a_matching_between_its_bounds() -> None:
-    from sparring.pipelines.matching.report import matching_cards
+    from sparring.pipelines.matching.report import section
+    from sparring.view.rundata import RunData
 
     measures = {"score": 0.5, "agreement": 0.75, "agreed_turns": 3.2, "error_rate": 0.1}
     measures |= {f"cells_{k}": 1.0 for k in ("private", "mentioned", "correct", "new", "used")}
     limits = {"bound_random": 0.61, "bound_greedy": 0.77, "bound_pooling": 1.0}
     found = {"matching": {"by_size": {"2": {**measures, **limits}, "8": limits}}}
     found["untrained"] = {"matching": {"by_size": {"2": {**measures, "score": 0.125}}}}
-    page = matching_cards(json.loads(json.dumps(found)))
+    part = section(RunData("run", Path(), evaluation=json.loads(json.dumps(found))))
+    assert part is not None
+    page = part.results
     for text in ("2 × 2", "8 × 8", "0.61", "0.77", "0.125", "75 %", "3.2", "1 of 1", "untrained"):
         assert text in page
-    assert matching_cards({"kuhn": {"random": {}}}) == ""
+    assert section(RunData("run", Path(), evaluation={"kuhn": {"random": {}}})) is None

@@ -3,6 +3,7 @@ the same. Every checker of Python programs compares by it."""
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,9 +107,17 @@ def _last_line(done: Execution) -> str:
 @lru_cache(maxsize=8)
 def inside(*names: str) -> str:
     """Modules of ours as one program that imports nothing of Sparring."""
-    texts = [Path(__file__).with_name(f"{name}.py").read_text() for name in names]
-    lines = [line for text in texts for line in text.splitlines()]
-    return "\n".join(line for line in lines if not line.startswith("from sparring."))
+    return "\n".join(_alone(Path(__file__).with_name(f"{name}.py").read_text()) for name in names)
+
+
+def _alone(text: str) -> str:
+    """A module's text without its imports of ours."""
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sparring."):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = ""
+    return "\n".join(lines)
 
 
 def _read(stdout: str, count: int) -> dict[int, Outcome]:

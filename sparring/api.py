@@ -1,0 +1,267 @@
+"""The public functions: train a recipe, go on with a run, read it, measure a policy, play a game.
+Importing this module loads no model library; calling a function does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sparring.core.collect import Job
+from sparring.core.collect import play as play_job
+from sparring.core.errors import ConfigError
+from sparring.core.game import Game
+from sparring.core.types import Episode, Request, Sampling, Turn, derive
+from sparring.run.config import Config, load_recipe, make_config
+from sparring.run.games import load_game
+from sparring.run.rundir import RunDir, read_lines
+
+if TYPE_CHECKING:
+    import pandas
+
+    from sparring.engines.engine import Engine
+
+T = TypeVar("T")
+OnIteration = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, read.
+
+    >>> run = load_run(folder)
+    >>> list(run.metrics().index)[-1] == len(run.iterations())
+    True
+    >>> sorted(set(run.turns(1)["game"]))
+    ['kuhn']
+    """
+
+    path: Path
+
+    @property
+    def config(self) -> Config:
+        return RunDir.existing(self.path).config()
+
+    def metrics(self) -> pandas.DataFrame:
+        """One row per iteration, one column per metric."""
+        rows = list(read_lines(self.path / "metrics.jsonl"))
+        return _pandas().DataFrame(rows).set_index("iteration") if rows else _pandas().DataFrame()
+
+    def events(self) -> pandas.DataFrame:
+        return _pandas().DataFrame(list(read_lines(self.path / "events.jsonl")))
+
+    def iterations(self) -> list[int]:
+        """The iterations whose episodes are on record."""
+        return sorted(int(p.name.split(".")[0]) for p in (self.path / "episodes").glob("*.gz"))
+
+    def episodes(self, iteration: int | None = None) -> Iterator[Episode]:
+        """The games of one iteration, or of all of them in order."""
+        run = RunDir.existing(self.path)
+        for number in self.iterations() if iteration is None else [iteration]:
+            yield from run.read_episodes(number)
+
+    def turns(self, iteration: int | None = None) -> pandas.DataFrame:
+        """One row per turn: what was shown and said, its length, logprob and reward."""
+        return _pandas().DataFrame(
+            {
+                "episode": episode.id,
+                "game": episode.game,
+                "seat": turn.seat,
+                "policy": turn.policy,
+                "prompt": turn.shown,
+                "reply": turn.text,
+                "tokens": len(turn.token_ids),
+                "logprob": sum(turn.logprobs),
+                "reward": episode.rewards.get(turn.seat),
+                "void": episode.void,
+            }
+            for episode in self.episodes(iteration)
+            for turn in episode.turns
+        )
+
+    def evaluation(self) -> dict[str, Any]:
+        """The closing evaluation, or nothing where there was none."""
+        path = self.path / "evaluation.json"
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    def policy(self, step: int | str | None = None) -> Policy:
+        """The policy of a checkpoint: a number, `best` or `last`; by default the best."""
+        return load_policy(str(self.path) if step is None else f"{self.path}@{step}")
+
+    def resume(self, *, on_iteration: OnIteration | None = None, **overrides: Any) -> Run:
+        """Continue from the last valid checkpoint, to more iterations if asked."""
+        config = make_config({**self.config.model_dump(mode="json"), **overrides})
+        return _train(config, self.path, resume=True, on_iteration=on_iteration)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy loaded into an engine of its own.
+
+    >>> len(load_policy("nano").reply("Say heads or tails.", max_tokens=4).token_ids) <= 4
+    True
+    """
+
+    engine: Engine
+    name: str
+
+    def reply(self, prompt: str, *, seed: int = 0, **sampling: Any) -> Turn:
+        """One reply to a user's message."""
+        messages = [{"role": "user", "content": prompt}]
+        request = Request("user", self.name, messages, Sampling(**sampling), seed)
+        return run_async(self.engine.act(request))
+
+
+def load_config(recipe: str, *, smoke: bool = False, **overrides: Any) -> Config:
+    """The config of a recipe; overrides are keys, with `__` or `.` between their parts.
+
+    >>> load_config("kuhn", iterations=3, learn__lr=1e-3).learn.lr
+    0.001
+    """
+    told = [f"{k.replace('__', '.')}={json.dumps(v)}" for k, v in overrides.items()]
+    return load_recipe(recipe, told, smoke=smoke)
+
+
+def train(
+    recipe: str | Config,
+    *,
+    run: str | Path | None = None,
+    resume: bool = False,
+    smoke: bool = False,
+    on_iteration: OnIteration | None = None,
+    **overrides: Any,
+) -> Run:
+    """Train a recipe, or a config, into a folder. `on_iteration` is called with each iteration's
+    metrics; what it raises ends the run.
+
+    >>> run = train("kuhn", smoke=True, run=folder, iterations=1, evaluate__ladder=0)
+    >>> run.iterations()
+    [1]
+    """
+    if isinstance(recipe, Config) and overrides:
+        raise ConfigError("a config was given whole; overrides are for recipes by name")
+    config = recipe if isinstance(recipe, Config) else load_config(recipe, smoke=smoke, **overrides)
+    folder = Path(run) if run is not None else Path("runs") / (config.recipe or "run")
+    return _train(config, folder, resume=resume, on_iteration=on_iteration)
+
+
+def _train(config: Config, folder: Path, *, resume: bool, on_iteration: OnIteration | None) -> Run:
+    from sparring.run.machine import prepare
+    from sparring.training.finish import finish
+    from sparring.training.loop import train as run_loop
+    from sparring.view import write_report
+
+    settled = prepare(config, folder, lambda line: None, resume=resume)
+
+    def work() -> None:
+        run_loop(settled, folder, resume=resume, progress=on_iteration)
+        finish(folder)
+        write_report(folder)
+
+    outside_loop(work)
+    return Run(folder)
+
+
+def load_run(path: str | Path) -> Run:
+    """A run's folder, to be read or continued."""
+    return Run(RunDir.existing(Path(path)).path)
+
+
+def load_policy(policy: str, *, device: str = "auto") -> Policy:
+    """A policy by any name the command line takes: `nano`, a folder, a hub name, RUN, RUN@STEP."""
+    from sparring.engines.load import load_player
+
+    return Policy(*load_player(policy, device=device))
+
+
+def play(
+    game: str | Game, seating: Mapping[str, str] | str, *, seed: int | None = None, **options: Any
+) -> Episode:
+    """Play one game: every seat by one policy or program, or each by its own.
+
+    >>> play("tictactoe", "random", seed=1).facts["end"]
+    'win'
+    """
+    table = load_game(game, **options) if isinstance(game, str) else game
+    name = game if isinstance(game, str) else type(game).__name__
+    seats = dict.fromkeys(table.seats, seating) if isinstance(seating, str) else dict(seating)
+    return run_async(_play(table, name, seats, secrets.randbits(32) if seed is None else seed))
+
+
+async def _play(table: Game, name: str, seats: dict[str, str], seed: int) -> Episode:
+    from sparring.core.game import opened
+    from sparring.core.scripted import programs
+
+    speakers = {p: load_policy(p) for p in set(seats.values()) - set(programs(table).scripts)}
+
+    async def speak(request: Request) -> Turn:
+        policy = speakers[request.policy]
+        request.policy = policy.name
+        return await policy.engine.act(request)
+
+    job = Job("play", name, table, table.task(derive(seed, "play")), seed, seats)
+    async with opened([table]):
+        return await play_job(job, speak)
+
+
+def evaluate(
+    policy: str,
+    *,
+    against: str = "random",
+    game: str | None = None,
+    games: int = 100,
+    temperature: float | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """A match of one policy against another or a program, seats alternating: wins, draws, losses,
+    and how the policy was asked. The limits are those it was trained with.
+
+    >>> evaluate("nano", against="random", game="kuhn", games=4)["games"]
+    4
+    """
+    from sparring.evaluation.policy_match import play_match
+
+    match = partial(play_match, game=game, temperature=temperature, seed=seed)
+    return outside_loop(lambda: match(policy, against, games))
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine, also where a loop is running already, as in a notebook."""
+    return outside_loop(lambda: asyncio.run(work))
+
+
+def outside_loop(work: Callable[[], T]) -> T:
+    """Call what starts an event loop of its own; in another thread if this one has a loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work()
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:  # raised again where it was asked for
+            failure.append(error)
+
+    thread = threading.Thread(target=target, name="sparring")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ConfigError("data frames need pandas: pip install 'sparring[frames]'") from error
+    return pandas

@@ -1,0 +1,159 @@
+"""Commands around policies: fine-tuning, merging, self-play, export, data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sparring.cli.arguments import Seed, number
+from sparring.cli.console import AsJson, console, say, show_epoch
+from sparring.cli.groups import Commands
+
+
+def add_commands(commands: Commands) -> None:
+    commands.command()(finetune)
+    commands.command()(selfplay)
+    commands.command()(merge)
+    export = commands.group("export", "Take a run elsewhere.")
+    export.command("verl")(export_verl)
+    export.command("games")(export_games)
+    commands.group("data", "Bring data sets onto this machine.").command("save")(save_data)
+
+
+def finetune(
+    model: Annotated[
+        str, typer.Option(help="The base model: nano, smollm2, a folder, a hub name.")
+    ],
+    data: Annotated[
+        Path, typer.Option(help="Lines of {system_prompt, user_prompt, output}, or of games.")
+    ],
+    out: Annotated[Path, typer.Option(help="The folder to make; a policy from then on.")],
+    role: Annotated[str, typer.Option(help="The policy's name, such as alice.")] = "main",
+    start: Annotated[
+        str | None, typer.Option("--from", help="A run or an adapter to go on from.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1)] = 3,
+    lr: Annotated[float, number("The learning rate.", low=0, above=True)] = 2e-4,
+    batch: Annotated[int, typer.Option(min=1, help="Demonstrations per step.")] = 16,
+    lora_r: Annotated[int, typer.Option(min=1, help="The adapter's rank.")] = 8,
+    lora_alpha: Annotated[int, typer.Option(min=1)] = 16,
+    lora_dropout: Annotated[float, number(low=0, high=1, below=True)] = 0.05,
+    packing: Annotated[bool, typer.Option(help="Several short ones in one row.")] = False,
+    template: Annotated[
+        str | None, typer.Option(help="A chat template: a file, Jinja, or `plain`.")
+    ] = None,
+    seed: Seed = 0,
+    resume: Annotated[bool, typer.Option(help="Go on from the last whole epoch.")] = False,
+    processes: Annotated[
+        int, typer.Option(min=1, help="So many that learn, on this machine, one GPU each.")
+    ] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Fine-tune LoRA on demonstrations, with a checkpoint after each epoch."""
+    from sparring.cli.finetune import finetune_file
+    from sparring.launch.processes import together
+    from sparring.run.outputs import need_folder
+
+    with together(processes, "auto") as leads:
+        if leads:
+            need_folder(out, "--out")
+            found = finetune_file(
+                model, data, out, role=role, start=start, epochs=epochs, resume=resume, seed=seed,
+                progress=None if as_json else show_epoch, lr=lr, batch=batch, lora_r=lora_r,
+                lora_alpha=lora_alpha, lora_dropout=lora_dropout, packing=packing,
+                template=template,
+            )  # fmt: skip
+            say(found, as_json)
+
+
+def selfplay(
+    game: Annotated[str, typer.Argument(help="The game, such as matching.")],
+    options: Annotated[list[str] | None, typer.Argument(metavar="[OPTION=VALUE]...")] = None,
+    policy: Annotated[
+        str, typer.Option(envvar="MODEL_NAME", help="As everywhere, or a program such as scripted.")
+    ] = "nano",
+    games: Annotated[int, typer.Option(min=1, envvar="NUM_GAMES")] = 100,
+    temperature: Annotated[float, number(low=0, envvar="TEMPERATURE")] = 0.7,
+    out: Annotated[Path | None, typer.Option(help="The folder; data/NAME otherwise.")] = None,
+    name: Annotated[str, typer.Option(envvar="EXP_NAME")] = "selfplay_gen",
+    group: Annotated[int, typer.Option(min=1, help="Games on each table.")] = 4,
+    grouping: Annotated[str, typer.Option(help="What shares an index: table, or game.")] = "table",
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Of a reply; as the run was trained, or 256.")
+    ] = None,
+    val: Annotated[float, number("Share of tables kept back.", low=0, high=0.9)] = 0.1,
+    batch: Annotated[int, typer.Option(min=1, help="Games at once, recorded together.")] = 64,
+    seed: Seed = 0,
+    resume: Annotated[bool, typer.Option(help="Go on with the games that are there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a policy play with itself; games, training and validation instances land in a folder."""
+    from sparring.cli.progress import Live
+    from sparring.models.trained import game_options, trained_sampling
+    from sparring.run.outputs import need_folder
+    from sparring.training.selfplay import generate, make_plan
+
+    plan = make_plan(
+        game, options or [], game_options(game, policy, None), policy=policy, games=games,
+        temperature=temperature, group=group, grouping=grouping, val=val,
+        max_tokens=max_tokens or trained_sampling(policy).max_tokens,
+        batch=batch, seed=seed,
+    )  # fmt: skip
+    folder = out or Path("data") / name
+    need_folder(folder, "--out")
+    if as_json:
+        say(generate(plan, folder, resume=resume), as_json)
+        return
+    with Live(console, f"{game} · {policy}", games) as live:
+        found = generate(plan, folder, resume=resume, progress=live)
+    say(found, as_json)
+
+
+def merge(
+    policy: Annotated[str, typer.Option(help="RUN, RUN@STEP or a folder with an adapter.")],
+    out: Annotated[Path, typer.Option(help="The folder for the model.")],
+    base: Annotated[str | None, typer.Option(help="Another base of the same shape.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fold a policy's LoRA into its base model, and check that it still speaks the same."""
+    from sparring.models.merge import merge as fold
+    from sparring.run.outputs import need_folder
+
+    need_folder(out, "--out")
+    say(fold(policy, out, base=base), as_json)
+
+
+def export_verl(
+    run: Annotated[Path, typer.Argument(help="A run, or a folder of `sparring selfplay`.")],
+    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    game: Annotated[str | None, typer.Option(help="Which game, if the run has several.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write what verl needs to go on with this on a cluster: data, config, launch script."""
+    from sparring.bridges.verl_export import export
+    from sparring.run.outputs import need_folder
+
+    need_folder(out, "--out")
+    say(export(run, out, game), as_json)
+
+
+def export_games(as_json: AsJson = False) -> None:
+    """List the games that `export verl` takes, and where their rows come from."""
+    from sparring.bridges.verl_export import games_taken
+
+    say(games_taken(), as_json)
+
+
+def save_data(
+    source: Annotated[str, typer.Argument(help="A hub name, such as openai/gsm8k:main.")],
+    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
+    split: Annotated[str | None, typer.Option(help="One split; otherwise all of them.")] = None,
+) -> None:
+    """Save a data set of the hub as a file, for machines that cannot reach it."""
+    from sparring.run.outputs import need_file
+    from sparring.tasks.hub import save
+
+    need_file(out, "OUT")
+    console.print(f"{save(source, out, split)} rows in {out}", soft_wrap=True, highlight=False)

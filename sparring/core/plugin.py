@@ -1,0 +1,156 @@
+"""What a plug-in brings and how plug-ins are found: one contract for the pipelines shipped here and
+for other people's packages. Everything is named by strings, so that listing costs no imports."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import pkgutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from sparring.core.errors import UnknownName
+from sparring.core.nearest import nearest
+
+ENTRY_POINTS = "sparring.plugins"
+SHIPPED = ("sparring.credit", "sparring.training", "sparring.games", "sparring.pipelines")
+Kind = Literal["games", "credit", "teachers", "evaluations", "benchmarks", "trainers"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """Values are `module:attribute`; folders are relative to the package the plug-in stands in.
+
+    >>> plugin = Plugin("chess", package="my_chess", games={"chess": "my_chess.game:Chess"})
+    >>> plugin.games["chess"]
+    'my_chess.game:Chess'
+    """
+
+    name: str
+    package: str  # the package whose folder holds `recipes` and `data`
+    games: Mapping[str, str] = field(default_factory=dict)
+    credit: Mapping[str, str] = field(default_factory=dict)  # CreditConfig -> Credit
+    teachers: Mapping[str, str] = field(default_factory=dict)  # (Config, Credit, Chat) -> Teacher
+    evaluations: Mapping[str, str] = field(default_factory=dict)  # an `Evaluation` of a run
+    benchmarks: Mapping[str, str] = field(default_factory=dict)  # of `sparring eval NAME`
+    trainers: Mapping[str, str] = field(default_factory=dict)  # other loops than the usual one
+    closings: Sequence[str] = ()  # async functions of a finished run's folder, before its report
+    checks: Sequence[str] = ()  # functions that say what this machine can do, for `doctor`
+    report: Sequence[str] = ()  # RunData -> ReportPart or None
+    commands: Sequence[str] = ()  # functions that add commands to the command line's app
+    config: Mapping[str, str] = field(default_factory=dict)  # key at the top -> its `Section`
+    environment: Mapping[str, str] = field(default_factory=dict)  # variable -> dotted config key
+    readers: Mapping[str, str] = field(default_factory=dict)  # file suffix -> Path -> rows
+    recipes: str = "recipes"
+    data: str = "data"  # what `shipped:NAME` finds
+
+    def folder(self, name: str) -> Path:
+        spec = importlib.util.find_spec(self.package)
+        assert spec is not None and spec.origin is not None  # it was imported to get here
+        return Path(spec.origin).parent / name
+
+
+@cache
+def plugins() -> tuple[Plugin, ...]:
+    """All plug-ins: those in our own folders, which need no installation to be found, then those
+    that installed packages name under the entry-point group `sparring.plugins`."""
+    found = [plugin for package in SHIPPED for plugin in _shipped(package)]
+    for entry in metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            plugin = entry.load()
+        except Exception as error:  # a stranger's package must not take the command line down
+            log.warning("the plug-in %s (%s) cannot be loaded: %r", entry.name, entry.value, error)
+            continue
+        if not isinstance(plugin, Plugin):
+            log.warning("%s names %s, which is no Plugin", entry.name, entry.value)
+            continue
+        found.append(plugin)
+    return tuple(found)
+
+
+def _shipped(package: str) -> list[Plugin]:
+    module = importlib.import_module(package)
+    own = [module.plugin] if hasattr(module, "plugin") else []
+    below = (
+        importlib.import_module(f"{package}.{info.name}")
+        for info in pkgutil.iter_modules(module.__path__)
+        if info.ispkg
+    )
+    return own + [child.plugin for child in below if hasattr(child, "plugin")]
+
+
+def names(kind: Kind) -> dict[str, str]:
+    """Everything registered of one kind: name -> `module:attribute`."""
+    return {name: where for plugin in plugins() for name, where in getattr(plugin, kind).items()}
+
+
+def find(kind: Kind, name: str) -> Any:
+    """An object by registered name, by `some.module:Name` or by `path/to/file.py:Name`."""
+    known = names(kind)
+    if ":" not in name and name not in known:
+        raise UnknownName(f"there is no {_SINGULAR[kind]} {name!r}; {nearest(name, known)}")
+    return load(known.get(name, name), f"the {_SINGULAR[kind]} {name!r}")
+
+
+_SINGULAR: dict[str, str] = {
+    "games": "game",
+    "credit": "credit",
+    "teachers": "teacher",
+    "evaluations": "evaluation",
+    "benchmarks": "benchmark",
+    "trainers": "trainer",
+}
+
+
+def load_all(kind: Literal["report", "commands", "closings", "checks"]) -> list[Any]:
+    """The objects that all plug-ins list under one heading, in order."""
+    return [load(where) for plugin in plugins() for where in getattr(plugin, kind)]
+
+
+def load(where: str, wanted_for: str = "it") -> Any:
+    """The object at `module:attribute` or `file.py:attribute`."""
+    place, _, attribute = where.rpartition(":")
+    module = _module(place, wanted_for)
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        public = [name for name in vars(module) if not name.startswith("_")]
+        raise UnknownName(
+            f"{place} has no {attribute!r} to take {wanted_for} from; {nearest(attribute, public)}"
+        ) from None
+
+
+def _module(where: str, wanted_for: str) -> ModuleType:
+    if not where.endswith(".py"):
+        try:
+            return importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            # A module that exists but misses one of its own imports must say so itself.
+            if error.name is None or not f"{where}.".startswith(f"{error.name}."):
+                raise
+            raise UnknownName(f"there is no module {where!r} to take {wanted_for} from") from error
+    path = Path(where).resolve()
+    if not path.is_file():
+        raise UnknownName(f"there is no file {where!r} to take {wanted_for} from")
+    key = f"sparring_file_{path.stem}_{abs(hash(str(path)))}"
+    if key in sys.modules:
+        return sys.modules[key]
+    spec = importlib.util.spec_from_file_location(key, path)
+    assert spec is not None and spec.loader is not None  # a .py file always has a loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[key] = module  # dataclasses look their module up there while it loads
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[key]
+        raise
+    return module

@@ -1,0 +1,35 @@
+"""What every kind of credit is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from sparring.core.types import Episode, Sample
+from sparring.credit.samples import to_samples
+
+Values = Callable[[Sequence[Sample]], list[list[float]]]  # one per token that is learned from
+
+
+class Credit:
+    """Write `advantages`, one for each turn; or `samples`, where tokens differ within a turn."""
+
+    uses_critic: ClassVar[bool] = False  # then the learner has one, and `use_values` is called
+
+    def advantages(self, episodes: list[Episode]) -> list[list[float]]:
+        """For each episode, the advantage of each of its turns."""
+        raise NotImplementedError(f"{type(self).__name__} gives no advantages")
+
+    def samples(self, episodes: list[Episode]) -> list[Sample]:
+        """What to learn from; none of the episodes is void."""
+        return to_samples(episodes, self.advantages(episodes))
+
+    def use_values(self, values: Values) -> None:
+        """Take the critic's values, where it uses them."""
+
+    def state(self) -> dict[str, Any]:
+        """What shapes the next iteration's credit."""
+        return {}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take back what `state` said."""

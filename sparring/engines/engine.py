@@ -1,0 +1,61 @@
+"""The contract of engines: only `act` must be written; the other methods do nothing by default."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from sparring.core.clock import Clock
+from sparring.core.types import Request, Sampling, Turn
+
+if TYPE_CHECKING:
+    from sparring.models.chat import Chat
+    from sparring.models.policies import Policies
+
+
+class Engine:
+    """Answers requests. Batching is its own business."""
+
+    clock: Clock | None = None  # of an engine that knows when it generates
+
+    async def act(self, request: Request) -> Turn:
+        raise NotImplementedError(f"{type(self).__name__} cannot act")
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Held by a game that waits for something other than this engine."""
+        yield
+
+    @asynccontextmanager
+    async def learning(self) -> AsyncIterator[None]:
+        """The time in which weights move. An engine with weights of its own hands its memory over
+        and takes the new weights afterwards."""
+        yield
+
+    def publish(self) -> None:
+        """Weights have moved outside of `learning`, as when a checkpoint is loaded."""
+
+    async def idle(self) -> None:
+        """Wait for the running batch, including cancelled requests."""
+
+    def metrics(self) -> dict[str, float]:
+        """What there is to log since this was last called."""
+        return {}
+
+    async def close(self) -> None:
+        """Let go of processes and connections."""
+
+
+class OwnEngine(Engine):
+    """An engine of a run's own policies."""
+
+    chat: Chat
+    policies: Policies
+    base: str  # which base model this is, for whoever would add a policy to it
+
+    def probabilities(
+        self, policy: str, prompts: Sequence[str], sampling: Sampling
+    ) -> list[dict[str, float]]:
+        """Per prompt, how likely each text is as a reply of one token."""
+        raise NotImplementedError(f"{type(self).__name__} gives no probabilities")

@@ -1,0 +1,77 @@
+"""Policies on base models of their own, which answer as one by the policy's name."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from types import SimpleNamespace
+from typing import Any
+
+from torch import nn
+
+from sparring.core.types import BASE
+from sparring.models.policies import Policies
+from sparring.models.trained import base_name, policies_on
+from sparring.run.config import Config
+
+
+class ManyPolicies(Policies):
+    """Several base models, of which the first is the run's `policy` and is meant by `base`."""
+
+    def __init__(self, bases: dict[str, Policies], stands: dict[str, str]) -> None:
+        """`bases` by what tells them apart; `stands`: which of them a policy is to stand on."""
+        self.bases, self.stands = bases, dict(stands)
+        self.first = next(iter(bases.values()))
+        self.tokenizer, self.device = self.first.tokenizer, self.first.device
+        limits = [getattr(p.config, "max_position_embeddings", None) for p in bases.values()]
+        self.config = SimpleNamespace(
+            max_position_embeddings=min((n for n in limits if n is not None), default=None)
+        )
+
+    def home(self, name: str) -> Policies:
+        """The policies among which this one is."""
+        self.check(name)
+        return next(p for p in self.bases.values() if name in p.names())
+
+    def names(self) -> list[str]:
+        found = [name for p in self.bases.values() for name in p.names()]
+        return [BASE, *(name for name in found if name != BASE)]
+
+    def check(self, name: str) -> None:
+        if name not in self.names():
+            raise ValueError(f"there is no policy {name!r}; there are: {', '.join(self.names())}")
+
+    def version(self, name: str) -> int:
+        return self.home(name).version(name)
+
+    def set_version(self, name: str, version: int) -> None:
+        self.home(name).set_version(name, version)
+
+    def using(self, name: str) -> AbstractContextManager[Any]:
+        return self.home(name).using(name)
+
+    def add(self, name: str, source: str = BASE) -> None:
+        stands = self.bases.get(self.stands.get(name, ""))
+        (stands or self.home(source)).add(name, source)
+
+    def remove(self, name: str) -> None:
+        self.home(name).remove(name)
+
+    def parameters(self, name: str) -> dict[str, nn.Parameter]:
+        return self.home(name).parameters(name)
+
+    def still(self) -> list[nn.Parameter]:
+        return [weight for p in self.bases.values() for weight in p.parameters(BASE).values()]
+
+
+def policies_on_bases(config: Config, **options: Any) -> ManyPolicies:
+    """The base model of the run and those that `bases` names, each loaded once."""
+    folders = dict.fromkeys([config.policy, *config.bases.values()])
+    return ManyPolicies(
+        {
+            base_name(folder, config.seed): policies_on(
+                folder, config.learn, seed=config.seed, **options
+            )
+            for folder in folders
+        },
+        {name: base_name(folder, config.seed) for name, folder in config.bases.items()},
+    )

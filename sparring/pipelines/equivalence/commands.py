@@ -1,0 +1,42 @@
+"""`sparring judge equivalence`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sparring.cli.arguments import Sandbox, number
+from sparring.cli.console import AsJson
+from sparring.cli.groups import Commands
+
+
+def add_commands(commands: Commands) -> None:
+    commands.group("judge", "Use a judge on its own.").command("equivalence")(judge_equivalence)
+
+
+def judge_equivalence(
+    file: Annotated[
+        Path,
+        typer.Argument(help="Lines of {id, language, p, q, function, claim, proof?, input?}."),
+    ],
+    as_json: AsJson = False,
+    timeout_s: Annotated[float, number("Of one call.", low=0.1, high=3600)] = 2.0,
+    inputs: Annotated[int, typer.Option(min=0, help="Random ones, beside edge cases.")] = 100,
+    crosshair_s: Annotated[
+        float, number("Python: symbolic search; 0 leaves it out.", low=0, high=3600)
+    ] = 5.0,
+    strict: Annotated[
+        bool, typer.Option(help="`not refuted within the budget` is no pass.")
+    ] = False,
+    sandbox: Sandbox = "bubblewrap",
+) -> None:
+    """Check claims that programs are equivalent or not; one verdict line per line, in order."""
+    from sparring.pipelines.equivalence.cli import judge_equivalence as judge
+
+    code = judge(
+        file, as_json, sandbox=sandbox, timeout_s=timeout_s, inputs=inputs,
+        crosshair_s=crosshair_s, strict=strict,
+    )  # fmt: skip
+    raise typer.Exit(code)

@@ -1,0 +1,72 @@
+"""The public API: its examples run, it costs nothing to import, and a run is trained, read and
+continued from a script or a notebook."""
+
+from __future__ import annotations
+
+import asyncio
+import doctest
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparring
+from sparring import api
+from sparring.core import plugin
+from sparring.run import games
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("api") / "run"
+
+
+def test_every_example_runs(folder: Path) -> None:
+    given: dict[str, Any] = {**vars(api), "folder": folder}
+    order = doctest.DocTestFinder()
+    examples = [t for m in (api, plugin, games, sparring) for t in order.find(m, m.__name__)]
+    examples = [t for t in examples if t.examples]
+    examples.sort(key=lambda t: t.name != "sparring.api.train")  # the run that others read
+    runner = doctest.DocTestRunner()
+    for example in examples:
+        example.globs |= given
+        assert runner.run(example).failed == 0, example.name
+    assert runner.tries >= 9
+
+
+def test_everything_public_is_there_and_documented() -> None:
+    for name in sparring.__all__:
+        assert getattr(sparring, name).__doc__, name
+    with pytest.raises(AttributeError, match="tarin"):
+        sparring.tarin  # noqa: B018
+
+
+def test_importing_it_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, time; t = time.perf_counter(); import sparring\n"
+        "spent = time.perf_counter() - t\n"
+        "assert not {'torch', 'transformers', 'pydantic', 'numpy'} & set(sys.modules)\n"
+        "assert spent < 0.1, spent"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_run_is_trained_in_a_notebook_and_continued(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    async def cell() -> sparring.Run:  # a notebook's code runs inside a loop
+        return sparring.train(
+            "kuhn", smoke=True, run=tmp_path / "run", iterations=1, evaluate__ladder=0,
+            learn__schedule="constant", learn__entropy=0.0, learn__entropy_end=None,
+            on_iteration=lambda metrics: seen.append(metrics["iteration"]),
+        )  # fmt: skip
+
+    run = asyncio.run(cell())
+    assert seen == [1] and (run.path / "report.html").is_file()
+    more = run.resume(iterations=2, on_iteration=lambda m: seen.append(m["iteration"]))
+    assert seen == [1, 2] and more.iterations() == [1, 2]
+    assert list(more.metrics().index)[-1] == 2 and "evaluation" in dir(more)
+    assert {e.game for e in more.episodes(2)} == {"kuhn"}
+    assert more.policy("last").reply("J", max_tokens=1).token_ids
