@@ -100,7 +100,11 @@ def test_a_stopped_run_resumes_to_the_same_numbers(tmp_path: Path) -> None:
 
     def facts(run: RunDir) -> list[dict[str, Any]]:
         return [
-            {k: v for k, v in line.items() if not k.startswith("time/") and "per_s" not in k}
+            {
+                k: v
+                for k, v in line.items()
+                if not k.startswith(("time/", "memory/")) and "per_s" not in k
+            }
             for line in lines(run)
         ]
 
