@@ -16,14 +16,30 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from sparring.core.errors import UnknownName
+from sparring.core.errors import ConfigError, UnknownName
 from sparring.core.nearest import nearest
 
 ENTRY_POINTS = "sparring.plugins"
-SHIPPED = ("sparring.credit", "sparring.training", "sparring.games", "sparring.pipelines")
+SHIPPED = (
+    "sparring.credit",
+    "sparring.training",
+    "sparring.games",
+    "sparring.pipelines",
+    "sparring.bridges",
+)
 Kind = Literal["games", "credit", "teachers", "evaluations", "benchmarks", "trainers"]
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """Another package's games, each named `PREFIX:ID`."""
+
+    package: str  # the package that must be installed
+    install: str  # the command that installs it
+    game: str  # `module:function` of an ID; returns a `Game` subclass, or raises `UnknownName`
+    listing: str  # `module:function`; returns ID -> one line on that game
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +54,7 @@ class Plugin:
     name: str
     package: str  # the package whose folder holds `recipes` and `data`
     games: Mapping[str, str] = field(default_factory=dict)
+    bridges: Mapping[str, Bridge] = field(default_factory=dict)  # prefix -> another package's games
     credit: Mapping[str, str] = field(default_factory=dict)  # CreditConfig -> Credit
     teachers: Mapping[str, str] = field(default_factory=dict)  # (Config, Credit, Chat) -> Teacher
     evaluations: Mapping[str, str] = field(default_factory=dict)  # an `Evaluation` of a run
@@ -94,11 +111,32 @@ def names(kind: Kind) -> dict[str, str]:
 
 
 def find(kind: Kind, name: str) -> Any:
-    """An object by registered name, by `some.module:Name` or by `path/to/file.py:Name`."""
+    """An object by registered name, by `some.module:Name` or by `path/to/file.py:Name`; a game
+    also by `PREFIX:ID` of a bridge."""
     known = names(kind)
+    prefix, _, game_id = name.partition(":")
+    if kind == "games" and game_id and prefix in bridges():
+        return bridge_function(prefix, "game")(game_id)
     if ":" not in name and name not in known:
         raise UnknownName(f"there is no {_SINGULAR[kind]} {name!r}; {nearest(name, known)}")
     return load(known.get(name, name), f"the {_SINGULAR[kind]} {name!r}")
+
+
+def bridges() -> dict[str, Bridge]:
+    """The bridges of all plug-ins by prefix, whether or not their packages are installed."""
+    return {prefix: bridge for plugin in plugins() for prefix, bridge in plugin.bridges.items()}
+
+
+def bridge_function(prefix: str, name: Literal["game", "listing"]) -> Any:
+    """A bridge's function, imported; an error with the install command where its package is
+    missing."""
+    bridge = bridges()[prefix]
+    if importlib.util.find_spec(bridge.package) is None:
+        raise ConfigError(
+            f"the games of {prefix} need the package {bridge.package}, which is not installed; "
+            f"add it with: {bridge.install}"
+        )
+    return load(getattr(bridge, name))
 
 
 _SINGULAR: dict[str, str] = {
