@@ -99,6 +99,8 @@ class Turn:
     truncated: bool = False  # and of what top-k, top-p or greed left of them
     trainable: bool = False
     stage: str = ""  # in games whose seats speak in stages
+    # One per sampled token, or one that all of them share; empty where not learned from.
+    advantages: list[float] = field(default_factory=list)
     before: list[Message] = field(default_factory=list)  # `shown`'s past, of who has no prompt ids
 
 

@@ -21,8 +21,12 @@ class Credit:
         raise NotImplementedError(f"{type(self).__name__} gives no advantages")
 
     def samples(self, episodes: list[Episode]) -> list[Sample]:
-        """What to learn from; none of the episodes is void."""
-        return to_samples(episodes, self.advantages(episodes))
+        """What to learn from; none of the episodes is void. The turns keep their advantages."""
+        advantages = self.advantages(episodes)
+        for episode, values in zip(episodes, advantages, strict=True):
+            for turn, value in zip(episode.turns, values, strict=True):
+                turn.advantages = [value] if turn.trainable else []
+        return to_samples(episodes, advantages)
 
     def use_values(self, values: Values) -> None:
         """Take the critic's values, where it uses them."""

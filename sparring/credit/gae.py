@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean, pstdev
 from typing import ClassVar, NamedTuple
 
-from sparring.core.types import Episode, Sample
+from sparring.core.types import Episode, Sample, Turn
 from sparring.credit.credit import Credit, Values
 from sparring.credit.samples import Span, join_with_spans
 from sparring.run.config import CreditConfig
@@ -67,6 +67,9 @@ class Gae(Credit):
         if self.whitened:
             for policy in {sample.policy for sample in samples}:
                 _whiten([sample for sample in samples if sample.policy == policy])
+        for trajectory in trajectories:
+            for turn, (number, start, end) in zip(trajectory.turns, trajectory.spans, strict=True):
+                turn.advantages = trajectory.samples[number].advantages[start:end]
         return samples
 
     def _credit(self, trajectory: _Trajectory) -> None:
@@ -92,19 +95,20 @@ class _Trajectory(NamedTuple):
     """A seat's turns as samples, and where in them each stands, in the order of speaking."""
 
     reward: float
+    turns: list[Turn]
     samples: list[Sample]
     spans: list[Span]
 
 
 def _trajectories(episode: Episode) -> list[_Trajectory]:
     """One for each seat that learns."""
-    seats = dict.fromkeys(turn.seat for turn in episode.turns if turn.trainable)
+    by_seat: dict[str, list[Turn]] = {}
+    for turn in episode.turns:
+        if turn.trainable:
+            by_seat.setdefault(turn.seat, []).append(turn)
     return [
-        _Trajectory(
-            episode.rewards[seat],
-            *join_with_spans([(t, 0.0) for t in episode.turns if t.trainable and t.seat == seat]),
-        )
-        for seat in seats
+        _Trajectory(episode.rewards[seat], turns, *join_with_spans([(t, 0.0) for t in turns]))
+        for seat, turns in by_seat.items()
     ]
 
 

@@ -37,6 +37,14 @@ def test_role_baselines_by_hand():
     assert credit.baselines == pytest.approx({"g/x": 0.01674375, "g/o": -0.06424375})
 
 
+def test_turns_keep_the_advantage_that_they_were_learned_from_with():
+    one, other = episode({"x": 1.0, "o": -1.0}), episode({"x": 1.0, "o": -1.0})
+    other.turns[1].trainable = False
+    RoleBaseline(0.95).samples([one, other])
+    assert [t.advantages for t in one.turns] == [[1.0], [-1.0]]
+    assert [t.advantages for t in other.turns] == [[0.95], []]
+
+
 def test_role_baselines_are_kept_per_game_and_seat_and_across_iterations():
     credit = RoleBaseline(0.5)
     credit.advantages([episode({"x": 1.0}, "a"), episode({"x": -1.0}, "b")])

@@ -83,6 +83,7 @@ def test_the_turns_of_a_seat_are_one_trajectory_with_the_reward_at_its_end() -> 
     advantages, returns = gae([0, 0, 1], [0.1, 0.2, 0.3], 0.9, 0.8)
     assert first.advantages == [0, *advantages[:2]] and second.advantages == [0, 0, advantages[2]]
     assert first.returns == [0, *returns[:2]] and first.values == [0, 0.1, 0.2]
+    assert [t.advantages for t in turns] == [advantages[:2], [], advantages[2:]]  # on record
 
 
 def test_conversations_that_take_turns_are_one_trajectory_as_it_was_spoken() -> None:
