@@ -52,6 +52,7 @@ class Sampling:
     top_k: int = 0
     max_tokens: int = 256
     stop: tuple[str, ...] = ()
+    mask_actions: bool = False  # only the view's legal actions can be drawn
 
     @property
     def truncated(self) -> bool:
@@ -101,6 +102,7 @@ class Turn:
     stage: str = ""  # in games whose seats speak in stages
     # One per sampled token, or one that all of them share; empty where not learned from.
     advantages: list[float] = field(default_factory=list)
+    allowed: list[list[int]] = field(default_factory=list)  # per token, where actions were masked
     before: list[Message] = field(default_factory=list)  # `shown`'s past, of who has no prompt ids
 
 
@@ -133,6 +135,8 @@ class Sample:
     temperature: float = 1.0
     values: list[float] = field(default_factory=list)  # the critic's, before each token was said
     returns: list[float] = field(default_factory=list)  # what it should have said; empty: no critic
+    # Per token, what it was drawn from; an empty or missing entry stands for the whole vocabulary.
+    allowed: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)

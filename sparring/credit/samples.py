@@ -52,6 +52,9 @@ def join_with_spans(turns: Sequence[tuple[Turn, float]]) -> tuple[list[Sample], 
         sample.mask += [0] * len(heard) + [1] * len(turn.token_ids)
         sample.advantages += [0.0] * len(heard) + [advantage] * len(turn.token_ids)
         sample.logprobs += [0.0] * len(heard) + turn.logprobs
+        if turn.allowed:
+            before = len(sample.ids) - len(turn.token_ids) - len(sample.allowed)
+            sample.allowed += [[]] * before + turn.allowed
         spans.append(Span(host, len(sample.ids) - len(turn.token_ids), len(sample.ids)))
     return samples, spans
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ class Batch:
     value_N: Tensor  # the critic's as sampled, and the return to learn; 0 without a critic
     return_N: Tensor
     samples: int
+    allowed_NA: Tensor | None = None  # what it was drawn from, padded with −1; None: never masked
 
 
 def seen(sample: Sample) -> Key:
@@ -103,7 +104,20 @@ def collate(
         value_N=judged(s.values if s.returns else [] for s in samples),
         return_N=judged(s.returns for s in samples),
         samples=len(samples),
+        allowed_NA=_allowed(samples, learned_L, device),
     )
+
+
+def _allowed(
+    samples: Sequence[Sample], learned_L: np.ndarray, device: torch.device | str
+) -> Tensor | None:
+    if not any(s.allowed for s in samples):
+        return None
+    flat = chain.from_iterable(s.allowed + [[]] * (len(s.ids) - len(s.allowed)) for s in samples)
+    lists = list(compress(flat, learned_L))
+    most = max(map(len, lists))
+    padded = [tokens + [-1] * (most - len(tokens)) for tokens in lists]
+    return _send(np.array(padded, dtype=np.int64).reshape(len(lists), most), device)
 
 
 def _one_each(samples: Sequence[Sample], pad: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from sparring.learn.distributed.world import World
 from sparring.learn.head import chunked_logprobs
 from sparring.learn.head_check import check_head
 from sparring.learn.losses import Totals
+from sparring.learn.masked_head import masked_logprobs
 from sparring.learn.objectives import (
     Found,
     likelihood_objective,
@@ -312,15 +314,15 @@ class Learner:
         return at_tokens(hidden_RTH, batch)
 
     def score(self, model: Any, hidden_NH: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        return chunked_logprobs(
-            hidden_NH,
-            model.get_output_embeddings(),
-            batch.target_N,
-            batch.temperature_N,
-            self.config.head_chunk,
-            fuse=self.config.compile,
-            shape=logit_shape(model.config),
-        )
+        head, shape = model.get_output_embeddings(), logit_shape(model.config)
+        whole = partial(
+            chunked_logprobs, head=head, chunk=self.config.head_chunk, fuse=self.config.compile,
+            shape=shape,
+        )  # fmt: skip
+        given = (hidden_NH, batch.target_N, batch.temperature_N)
+        if batch.allowed_NA is None:
+            return whole(given[0], targets_N=given[1], temperature_N=given[2])
+        return masked_logprobs(*given, batch.allowed_NA, head, shape, whole)
 
     @torch.no_grad()
     def _move_reference(self, name: str) -> None:

@@ -43,6 +43,7 @@ class SamplingConfig(Section):
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = Field(0, ge=0)
     max_tokens: int = Field(256, ge=1)
+    mask_actions: bool = False  # only legal actions can be drawn, in games that name them
 
 
 class CollectConfig(Section):

@@ -78,6 +78,15 @@ def need_whole_draws(config: Config, episodes: Iterable[Episode] = ()) -> None:
         )
 
 
+def need_masks(config: Config) -> None:
+    """Refuse action masking where the engine cannot do it."""
+    if config.sampling.mask_actions and config.engine.kind != "transformers":
+        raise ConfigError(
+            f"sampling.mask_actions is for the embedded engine, and engine.kind is "
+            f"{config.engine.kind}; use engine.kind=transformers, or leave masking out"
+        )
+
+
 def need_jail(config: Config, games: Iterable[Game]) -> None:
     """Programs that models write run in a jail, or not at all, unless it was asked for."""
     if config.sandbox == "unsafe":

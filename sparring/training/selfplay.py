@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,8 +17,9 @@ from sparring.core.errors import ConfigError
 from sparring.core.game import Game, opened
 from sparring.core.scripted import PROGRAMS
 from sparring.core.table import Speak
-from sparring.core.types import Episode, Sampling, derive, episode_from_json
+from sparring.core.types import Episode, derive, episode_from_json
 from sparring.engines.load import load_player
+from sparring.models.trained import trained_sampling
 from sparring.run import interrupt
 from sparring.run.config import parse_yaml
 from sparring.run.games import game_class, load_game
@@ -106,7 +107,11 @@ async def _play(
         played = await collect(
             _jobs(plan, game, name, numbers),
             speak,
-            sampling=Sampling(temperature=plan.temperature, max_tokens=plan.max_tokens),
+            sampling=replace(
+                trained_sampling(plan.policy),
+                temperature=plan.temperature,
+                max_tokens=plan.max_tokens,
+            ),
             outside=outside,
             on_episode=lambda episode: tell(numbers.start, episode),
         )

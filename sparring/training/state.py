@@ -107,6 +107,7 @@ def build(config: Config, folder: Path | None = None) -> Parts:
         raise ConfigError("a run needs at least one game under `games:`")
     check_ahead(config)
     requirements.need_whole_draws(config)
+    requirements.need_masks(config)
     games = make_games(config.games)
     requirements.check_league(config, games.values())
     requirements.need_jail(config, games.values())

@@ -18,6 +18,7 @@ from sparring.engines.local import torch_ops
 from sparring.engines.local.blocks import Block, Kept, Place, make_block
 from sparring.engines.local.decoder import Decoder, Who, cache_shape
 from sparring.engines.local.generate import Reply
+from sparring.engines.local.masking import mask_logits
 from sparring.engines.local.rows import Row, by_budget
 from sparring.engines.local.sampling import draw, uniforms
 from sparring.models.chat import Chat
@@ -171,7 +172,7 @@ class EagerSpeaker:
     def _draw(self, rows: list[Row], logits: Tensor, step: int) -> None:
         samplings = [row.sampling for row in rows]
         tokens, logprobs = draw(
-            logits,
+            mask_logits(logits, [row.allowed for row in rows]),
             torch.tensor([s.temperature for s in samplings], dtype=torch.float32),
             torch.tensor([s.top_k for s in samplings]),
             torch.tensor([s.top_p for s in samplings], dtype=torch.float32),

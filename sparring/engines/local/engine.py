@@ -17,7 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from sparring.core.clock import Clock
+from sparring.core.errors import ConfigError
 from sparring.core.types import BASE, Request, Sampling, Turn, VoidGame
 from sparring.engines.engine import OwnEngine
 from sparring.engines.local.blocks import Kept
@@ -32,6 +33,7 @@ from sparring.engines.local.decoder import has_adapters, unsupported
 from sparring.engines.local.eager import EagerSpeaker
 from sparring.engines.local.generate import Reply, end_ids, generate
 from sparring.engines.local.graphs import Speaker, speaker
+from sparring.engines.local.masking import Trie
 from sparring.engines.local.rows import Row
 from sparring.engines.local.sampling import chances
 from sparring.engines.local.slots import Slots, out_of_memory
@@ -56,6 +58,7 @@ class _Waiting:
     request: Request
     prompt_ids: list[int]
     future: asyncio.Future[Turn]
+    trie: Trie | None = None
 
 
 class TransformersEngine(OwnEngine):
@@ -79,6 +82,9 @@ class TransformersEngine(OwnEngine):
         self.clock: Clock = Clock()
         # Games say the same few words again and again, and a tokenizer is slow to spell them.
         self._text = lru_cache(maxsize=8192)(lambda ids: self.chat.decode(list(ids)))
+        self._tries = lru_cache(maxsize=8192)(
+            lambda actions: Trie(map(self.chat.encode, actions), self.chat.end_id)
+        )
         self._token_texts: list[str] | None = None  # of every token by itself, once asked for
         self._queue: list[_Waiting] = []
         self._busy_outside = 0
@@ -100,6 +106,9 @@ class TransformersEngine(OwnEngine):
 
     async def act(self, request: Request) -> Turn:
         prompt_ids = self.chat.prompt_ids(request)
+        trie = self._trie(request)
+        if trie is not None:
+            request.sampling = replace(request.sampling, max_tokens=trie.depth)
         limit = getattr(self.policies.config, "max_position_embeddings", None)
         if limit is not None and len(prompt_ids) + request.sampling.max_tokens > limit:
             raise PromptTooLong(
@@ -107,11 +116,22 @@ class TransformersEngine(OwnEngine):
                 f"{request.sampling.max_tokens} do not fit the model's {limit} positions"
             )
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(request, prompt_ids, loop.create_future())
+        waiting = _Waiting(request, prompt_ids, loop.create_future(), trie)
         self._queue.append(waiting)
         if self._server is None or self._server.done():
             self._server = loop.create_task(self._serve())
         return await waiting.future
+
+    def _trie(self, request: Request) -> Trie | None:
+        """The legal actions as tokens, where only they can be drawn."""
+        if not request.sampling.mask_actions:
+            return None
+        if request.view is None or not request.view.actions:
+            raise ConfigError(
+                f"sampling.mask_actions is on, and the game shows seat {request.seat!r} no legal "
+                "actions to choose from; switch it off for this game"
+            )
+        return self._tries(request.view.actions)
 
     def listen(self, request: Request, hear: Callable[[str], None]) -> None:
         """Tell `hear` the pieces of the reply to a request while it is spoken."""
@@ -316,6 +336,7 @@ class TransformersEngine(OwnEngine):
                 [w.request.sampling for w in batch],
                 [w.request.seed for w in batch],
                 [self._ear(w.request) for w in batch],
+                [w.trie for w in batch],
             )
 
     def _row(self, waiting: _Waiting, names: list[str]) -> Row:
@@ -328,6 +349,7 @@ class TransformersEngine(OwnEngine):
             previous=request.previous,
             who=names.index(request.policy),
             ear=self._ear(request),
+            trie=waiting.trie,
         )
 
     def _voice(self, model: Any) -> Voice | None:
@@ -374,6 +396,7 @@ class TransformersEngine(OwnEngine):
             token_ids=reply.token_ids,
             logprobs=reply.logprobs,
             finish=reply.finish,
+            allowed=reply.allowed,
             temperature=request.sampling.temperature or 1.0,
         )
 

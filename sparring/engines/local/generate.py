@@ -4,13 +4,14 @@ no faster one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from transformers import DynamicCache
 
 from sparring.core.types import Sampling
+from sparring.engines.local.masking import Trie, mask_logits
 from sparring.engines.local.sampling import draw, uniforms
 from sparring.models.chat import Chat
 from sparring.run import interrupt
@@ -21,6 +22,7 @@ class Reply:
     token_ids: list[int]
     logprobs: list[float]
     finish: str
+    allowed: list[list[int]] = field(default_factory=list)
 
 
 @torch.inference_mode()
@@ -31,6 +33,7 @@ def generate(
     samplings: Sequence[Sampling],
     seeds: Sequence[int],
     ears: Sequence[Callable[[int], None] | None] = (),
+    tries: Sequence[Trie | None] = (),
 ) -> list[Reply]:
     """A reply per prompt. Prompts that several rows share are read once. `ears` hear each token
     of theirs as it is drawn."""
@@ -43,19 +46,22 @@ def generate(
     for step in range(longest):
         interrupt.check()
         noise = uniforms(state.seeds, step)
+        allowed = [next_tokens(tries[row] if tries else None, replies[row]) for row in state.rows]
+        logits = mask_logits(logits, allowed)
         tokens, logprobs = draw(logits, state.temperature, state.top_k, state.top_p, noise)
         alive = []
         for i, (row, token, logprob) in enumerate(
             zip(state.rows, tokens.tolist(), logprobs.tolist(), strict=True)
         ):
             reply = replies[row]
-            reply.token_ids.append(token)
-            reply.logprobs.append(logprob)
+            append_token(reply, token, logprob, allowed[i])
             ear = ears[row] if ears else None
             if ear is not None:
                 ear(token)
             stops = samplings[row].stop
-            if token in ends or (stops and stopped(chat, reply.token_ids, stops)):
+            complete = allowed[i] and not next_tokens(tries[row], reply)
+            stop = token in ends or (stops and stopped(chat, reply.token_ids, stops))
+            if stop or complete:
                 reply.finish = "stop"
             elif step + 1 < samplings[row].max_tokens:
                 alive.append(i)
@@ -64,6 +70,17 @@ def generate(
         tokens = state.keep(alive, tokens)
         logits = state.decode(tokens)
     return replies
+
+
+def next_tokens(trie: Trie | None, reply: Reply) -> list[int]:
+    return trie.allowed(reply.token_ids) if trie else []
+
+
+def append_token(reply: Reply, token: int, logprob: float, allowed: list[int]) -> None:
+    reply.token_ids.append(token)
+    reply.logprobs.append(logprob)
+    if allowed:
+        reply.allowed.append(allowed)
 
 
 class _Rows:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sparring.engines.local.decoder import Cache, Decoder
 from sparring.engines.local.generate import Reply
+from sparring.engines.local.masking import mask_logits
 from sparring.engines.local.rows import Row, by_budget
 from sparring.engines.local.sampling import draw as draw_cut
 from sparring.engines.local.sampling import uniforms
@@ -199,7 +200,9 @@ class Speaker:
             [row.sampling.temperature for row in rows], device=self.token.device
         )
         tokens, logprobs = [], []
-        for _ in range(min(CHUNK, max(_left(row) for row in rows))):
+        # What a masked row may draw next depends on what it has drawn.
+        steps = 1 if any(row.trie for row in rows) else CHUNK
+        for _ in range(min(steps, max(_left(row) for row in rows))):
             step()
             if any(_is_cut(row) for row in rows):
                 self.token[:n], self.logprob[:n] = self._cut(
@@ -290,13 +293,14 @@ class Speaker:
         token: Tensor,
         logprob: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """The rows that ask for top-k or top-p draw again, from what is left."""
+        """The rows that ask for top-k, top-p or legal actions draw again, from what is left."""
         if not any(_is_cut(row) for row in rows):
             return token, logprob
         top_k = self._whole([row.sampling.top_k for row in rows])
         top_p = torch.tensor([row.sampling.top_p for row in rows], device=logits.device)
+        logits = mask_logits(logits, [row.allowed for row in rows])
         again, how = draw_cut(logits, temperature, top_k, top_p, uniforms(seed + position, 0))
-        cut = (top_k > 0) | (top_p < 1)
+        cut = torch.tensor([_is_cut(row) for row in rows], device=logits.device)
         return torch.where(cut, again, token), torch.where(cut, how, logprob)
 
     def _whole(self, values: Sequence[Any]) -> Tensor:
@@ -308,4 +312,4 @@ def _left(row: Row) -> int:
 
 
 def _is_cut(row: Row) -> bool:
-    return row.sampling.top_k > 0 or row.sampling.top_p < 1
+    return row.sampling.top_k > 0 or row.sampling.top_p < 1 or row.trie is not None

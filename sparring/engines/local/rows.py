@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sparring.core.types import Sampling, Turn
-from sparring.engines.local.generate import Reply, stopped
+from sparring.engines.local.generate import Reply, append_token, next_tokens, stopped
+from sparring.engines.local.masking import Trie
 from sparring.models.chat import Chat
 
 
@@ -27,6 +28,7 @@ class Row:
     slot: int = -1
     read: int = 0  # how much of the prompt is in the slot
     ear: Callable[[int], None] | None = None  # hears each token as it is drawn
+    trie: Trie | None = None  # the legal actions, where only they can be drawn
     reply: Reply = field(default_factory=_nothing_yet)
     done: bool = False
 
@@ -40,13 +42,18 @@ class Row:
     def needs(self) -> int:
         return len(self.prompt) + self.sampling.max_tokens
 
+    @property
+    def allowed(self) -> list[int]:
+        """The tokens that may come next; none: all of them."""
+        return next_tokens(self.trie, self.reply)
+
     def hear(self, token: int, logprob: float, ends: set[int], chat: Chat) -> None:
         reply, stops = self.reply, self.sampling.stop
-        reply.token_ids.append(token)
-        reply.logprobs.append(logprob)
+        append_token(reply, token, logprob, self.allowed)
         if self.ear is not None:
             self.ear(token)
-        if token in ends or (stops and stopped(chat, reply.token_ids, stops)):
+        complete = self.trie is not None and not self.allowed
+        if token in ends or complete or (stops and stopped(chat, reply.token_ids, stops)):
             reply.finish, self.done = "stop", True
         elif len(reply.token_ids) >= self.sampling.max_tokens:
             self.done = True
