@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from sparring.cli import benchmarks, judge_command, policies
+from sparring.cli import benchmarks, games, judge_command, policies
 from sparring.cli.arguments import Seed, number
 from sparring.cli.console import AsJson, Policy, console, say, show, show_evaluation
 from sparring.cli.groups import Commands
@@ -214,7 +214,7 @@ def default_folder(name: str, resume: bool) -> Path:
 
 app.command()(submit)
 _commands = Commands(app)
-for _module in (benchmarks, policies, judge_command):
+for _module in (benchmarks, games, policies, judge_command):
     _module.add_commands(_commands)
 for _add in load_all("commands"):
     _add(_commands)

@@ -17,6 +17,8 @@ _OPTIONAL = {  # module -> what it is for, how to add it
     "wandb": ("Weights & Biases", "pip install 'sparring[wandb]'"),
     "trackio": ("trackio", "pip install 'sparring[trackio]'"),
     "vllm": ("engine.kind: vllm", "pip install 'sparring[vllm]'"),
+    "textarena": ("games textarena:ID", "pip install 'sparring[textarena]'"),
+    "reasoning_gym": ("games gym:ID", "pip install 'sparring[gym]'"),
     "ray": ("engines on many machines", "pip install 'sparring[ray]'"),
 }
 
