@@ -57,13 +57,13 @@ class Worker:
         try:
             self._process.stdin.write(json.dumps({**message, "closed": closed}).encode() + b"\n")
             self._process.stdin.flush()
-            ready, _, _ = select.select([self._process.stdout], [], [], seconds)
-            line = self._process.stdout.readline() if ready else b""
+            hung = not select.select([self._process.stdout], [], [], seconds)[0]
+            line = b"" if hung else self._process.stdout.readline()
         except BrokenPipeError:
-            ready, line = [self._process], b""
+            hung, line = False, b""
         if not line:
             self.stop()
-            raise EnvironmentFailed("ended its process" if ready else f"hung for {seconds:g} s")
+            raise EnvironmentFailed(f"hung for {seconds:g} s" if hung else "ended its process")
         answer = json.loads(line)
         if "error" in answer:
             raise EnvironmentFailed(answer["error"])

@@ -1,0 +1,198 @@
+"""Players as an empirical game: the payoff of each against each, from games on record, and what
+follows from it: a Nash mixture, alpha-rank, ratings, and the cycles that no rating can show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from sparring.evaluation.ratings import MODEL, Result, fit
+
+Mixture = Literal["prioritised", "uniform", "nash", "alpharank"]
+Matrix = np.ndarray[Any, Any]
+ALPHA, POPULATION = 1.0, 50  # alpha-rank: intensity of selection, individuals
+_SURE = 1.96  # standard deviations
+
+
+@dataclass(frozen=True)
+class Population:
+    """`games[i, j]` counts the games of i against j, `payoffs[i, j]` is (wins − losses) / games of
+    i, between -1 and 1, and 0 where they have not met. Both are about seats taken in turn, so the
+    game is symmetric and zero-sum: payoffs are antisymmetric."""
+
+    names: list[str]
+    games: Matrix
+    payoffs: Matrix
+    results: list[Result]
+
+    @classmethod
+    def of(cls, names: Sequence[str], results: Iterable[Result]) -> Population:
+        at = {name: i for i, name in enumerate(names)}
+        kept = [r for r in results if r.player in at and r.other in at and r.player != r.other]
+        games, margins = np.zeros((len(at), len(at))), np.zeros((len(at), len(at)))
+        for result in kept:
+            i, j = at[result.player], at[result.other]
+            count, margin = sum(result[2:]), result.wins - result.losses
+            games[i, j] += count
+            games[j, i] += count
+            margins[i, j] += margin
+            margins[j, i] -= margin
+        return cls(list(names), games, margins / np.maximum(games, 1), kept)
+
+    def mixture(self, kind: Mixture) -> dict[str, float]:
+        """How often each is met; `prioritised` depends on who asks, and is none of this."""
+        if kind == "nash":
+            weights = nash(self.payoffs)[1]
+        elif kind == "alpharank":
+            weights = alpha_rank(self.payoffs)
+        else:
+            weights = np.full(len(self.names), 1 / max(1, len(self.names)))
+        return dict(zip(self.names, map(float, weights), strict=True))
+
+    def beats(self) -> Matrix:
+        """Whether i won more than half of the games with j that were decided, beyond chance: the
+        95 % interval of the share (Wilson) lies above a half."""
+        decided = np.zeros_like(self.games)
+        at = {name: i for i, name in enumerate(self.names)}
+        for r in self.results:
+            decided[at[r.player], at[r.other]] += r.wins + r.losses
+            decided[at[r.other], at[r.player]] += r.wins + r.losses
+        count = np.maximum(decided, 1)
+        share = 0.5 + 0.5 * self.payoffs * self.games / count
+        square = _SURE**2
+        centre = share + square / (2 * count)
+        spread = _SURE * np.sqrt(share * (1 - share) / count + square / (4 * count**2))
+        below: Matrix = (centre - spread) / (1 + square / count)
+        return (decided > 0) & (below > 0.5)
+
+    def cycles(self) -> list[list[str]]:
+        """For each group whose members all beat each other in a circle, a shortest circle: each
+        beats the next, the last one the first."""
+        from scipy.sparse.csgraph import connected_components
+
+        beats = self.beats()
+        _, group = connected_components(beats, directed=True, connection="strong")
+        found = []
+        for number in sorted(set(group), key=list(group).index):
+            members = [i for i in range(len(self.names)) if group[i] == number]
+            if len(members) > 1:
+                circle = min((_circle(beats, i) for i in members), key=len)
+                found.append([self.names[i] for i in circle])
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        """Everything there is to say of it, as plain data."""
+        fitted = fit(self.results)
+        return {
+            "players": self.names,
+            "payoffs": self.payoffs.round(6).tolist(),
+            "games": self.games.astype(int).tolist(),
+            "nash": self.mixture("nash"),
+            "alpharank": self.mixture("alpharank"),
+            "cycles": self.cycles(),
+            "ratings": [rating._asdict() for rating in fitted.ratings],
+            "model": MODEL,
+            "results": [result._asdict() for result in self.results],
+        }
+
+
+def nash(payoffs: Matrix) -> tuple[Matrix, Matrix]:
+    """A Nash equilibrium of a zero-sum game by the row player's payoffs, as both players' mixtures;
+    of all equilibria, the one of the highest entropy, so that equals are met equally often."""
+    return _maximin(payoffs), _maximin(-payoffs.T)
+
+
+def _maximin(payoffs: Matrix) -> Matrix:
+    """The row player's mixture with the best worst case, by a linear programme for the value and a
+    convex one for the entropy among the mixtures that reach it."""
+    from scipy.optimize import linprog, minimize
+
+    rows, columns = payoffs.shape
+    if rows == 1:
+        return np.ones(1)
+    # Variables: the mixture, then the value, which every column must grant at least.
+    solved = linprog(
+        [*np.zeros(rows), -1.0],
+        A_ub=np.hstack([-payoffs.T, np.ones((columns, 1))]),
+        b_ub=np.zeros(columns),
+        A_eq=[[*np.ones(rows), 0.0]],
+        b_eq=[1.0],
+        bounds=[(0, 1)] * rows + [(None, None)],
+    )
+    mixture, value = solved.x[:-1], solved.x[-1]
+    flattest = minimize(
+        lambda x: float(np.sum(x * np.log(np.maximum(x, 1e-12)))),
+        mixture * 0.5 + 0.5 / rows,
+        jac=lambda x: np.log(np.maximum(x, 1e-12)) + 1,
+        bounds=[(0, 1)] * rows,
+        constraints=[
+            {"type": "eq", "fun": lambda x: x.sum() - 1, "jac": lambda x: np.ones(rows)},
+            {
+                "type": "ineq",
+                "fun": lambda x: x @ payoffs - value,
+                "jac": lambda x: payoffs.T,
+            },
+        ],
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-12},
+    )
+    flat = np.clip(flattest.x, 0, None)
+    reached = float((flat / flat.sum() @ payoffs).min()) if flat.sum() > 0 else -np.inf
+    best = flat if reached >= value - 1e-6 else np.clip(mixture, 0, None)
+    best = np.where(best < 1e-9, 0, best)
+    rounded: Matrix = np.round(best / best.sum(), 9)  # no digits of the solver's
+    return rounded / rounded.sum()
+
+
+def alpha_rank(payoffs: Matrix, alpha: float = ALPHA, individuals: int = POPULATION) -> Matrix:
+    """How much of its time a population spends on each strategy, where now and then a mutant
+    appears and takes over with its fixation probability: alpha-rank of a symmetric game with one
+    population (Omidshafiei et al. 2019)."""
+    count = len(payoffs)
+    if count == 1:
+        return np.ones(1)
+    gain = alpha * (payoffs.T - payoffs)  # [i, j]: of a mutant j among i
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        fixation = np.where(
+            np.abs(gain) < 1e-12, 1 / individuals, np.expm1(-gain) / np.expm1(-individuals * gain)
+        )
+    rates = fixation / (count - 1)
+    np.fill_diagonal(rates, 0)
+    return _stationary(rates)
+
+
+def _stationary(rates: Matrix) -> Matrix:
+    """The stationary distribution of a Markov chain by its rates of change between states, by
+    elimination without subtraction (Grassmann, Taksar and Heyman), since rates may differ by many
+    orders of magnitude."""
+    left = rates.astype(float).copy()
+    count = len(left)
+    for k in range(count - 1, 0, -1):
+        total = max(left[k, :k].sum(), np.finfo(float).tiny)
+        left[:k, k] /= total
+        left[:k, :k] += np.outer(left[:k, k], left[k, :k])
+    shares = np.ones(count)
+    for k in range(1, count):
+        shares[k] = shares[:k] @ left[:k, k]
+    normal: Matrix = shares / shares.sum()
+    return normal
+
+
+def _circle(beats: Matrix, start: int) -> list[int]:
+    """A shortest way of victories from a player back to itself, by breadth-first search; the player
+    is in such a circle."""
+    ways = [[start]]
+    seen: set[int] = set()
+    while True:
+        longer = []
+        for way in ways:
+            for j in map(int, np.flatnonzero(beats[way[-1]])):
+                if j == start:
+                    return way
+                if j not in seen:
+                    seen.add(j)
+                    longer.append([*way, j])
+        ways = longer
