@@ -37,18 +37,28 @@ def show_evaluation(run: Path) -> None:
         return
     found = json.loads(path.read_text())
     before = found.pop("untrained", {})
-    table = RichTable(title="after training (before)", box=None)
+    warm = any("after_imitation" in results for results in found.values())
+    title = "after training (after imitation; before)" if warm else "after training (before)"
+    table = RichTable(title=title, box=None)
     for column in ("game", "against", "wins", "draws", "losses", "invalid"):
         table.add_column(column)
     for game, results in found.items():
+        earlier = [results[w] for w in ("after_imitation",) if w in results]
+        earlier.append(before.get(game, {}))
         for opponent, score in results.items():
             if isinstance(score, dict) and "games" in score:
-                old = before.get(game, {}).get(opponent, {})
-                cells = [f"{score[k]} ({old.get(k, '–')})" for k in ("wins", "draws", "losses")]
-                table.add_row(game, opponent, *cells, f"{score['invalid']} ({old.get('invalid')})")
+                old = [one.get(opponent, {}) for one in earlier]
+                table.add_row(
+                    game,
+                    opponent,
+                    *(
+                        f"{score[k]} ({'; '.join(str(o.get(k, '–')) for o in old)})"
+                        for k in ("wins", "draws", "losses", "invalid")
+                    ),
+                )
         for name, value in results.get("exact", {}).items():
-            old_value = before.get(game, {}).get("exact", {}).get(name, float("nan"))
-            table.add_row(game, name, f"{value:.4f} ({old_value:.4f})")
+            was = [one.get("exact", {}).get(name, float("nan")) for one in earlier]
+            table.add_row(game, name, f"{value:.4f} ({'; '.join(f'{v:.4f}' for v in was)})")
     console.print(table)
 
 

@@ -12,6 +12,8 @@ from sparring.core.scripted import programs
 from sparring.core.table import Speak, Table
 from sparring.core.types import Episode, Request, Sampling, Task, Turn, VoidGame
 
+Transcribe = Callable[[Request, Turn], None]
+
 
 @dataclass(slots=True)
 class Job:
@@ -37,14 +39,16 @@ async def collect(
     sampling: Sampling | None = None,
     outside: Callable[[], Any] | None = None,
     on_episode: Callable[[Episode], None] | None = None,
+    transcribe: Transcribe | None = None,
 ) -> list[Episode]:
-    """Play all jobs, at most `concurrency` at a time; episodes come back in the jobs' order."""
+    """Play all jobs, at most `concurrency` at a time; episodes come back in the jobs' order.
+    `transcribe` may add token ids to the turns of programs, which then can be learned from."""
     episodes: list[Episode | None] = [None] * len(jobs)
     pending = iter(range(len(jobs)))
 
     async def work() -> None:
         for i in pending:
-            episodes[i] = await play(jobs[i], speak, i, sampling, outside)
+            episodes[i] = await play(jobs[i], speak, i, sampling, outside, transcribe)
             if on_episode is not None:
                 on_episode(episodes[i])  # type: ignore[arg-type]
 
@@ -64,12 +68,18 @@ async def play(
     order: int = 0,
     sampling: Sampling | None = None,
     outside: Callable[[], Any] | None = None,
+    transcribe: Transcribe | None = None,
 ) -> Episode:
     """One game, from first word to outcome. A game that cannot be judged is void, not lost."""
     by_program = programs(job.game)
 
     async def answer(request: Request) -> Turn:
-        return await (by_program.act if request.policy in by_program.scripts else speak)(request)
+        if request.policy not in by_program.scripts:
+            return await speak(request)
+        turn = await by_program.act(request)
+        if transcribe is not None:
+            transcribe(request, turn)
+        return turn
 
     table = Table(
         job.game.seats,

@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 
 class Learner:
+    make_optimizer: type[Optimizer] = Optimizer
+
     def __init__(
         self,
         policies: Policies,
@@ -78,18 +80,32 @@ class Learner:
         for name in learned:
             if name not in policies.names():
                 policies.add(name)
-            self.optimizers[name] = Optimizer(policies.parameters(name), config)
-            if config.restart:
-                first = {key: p.detach().clone() for key, p in policies.state(name).items()}
-                self.beginnings[name] = first
             if critic:
                 self.critics[name] = Critic(policies.config.hidden_size, policies.device)
                 self.critic_optimizers[name] = Optimizer(self.critics[name].parameters(), config)
-            moving = config.kl > 0 and config.reference == "moving"
-            if moving:
-                if self.reference(name) not in policies.names():
-                    policies.add(self.reference(name), name)
-                self.magnets[name] = make_masters(policies.parameters(self.reference(name)))
+            self.begin(name)
+
+    def begin(self, name: str) -> None:
+        """The optimizer and the moving reference of a policy, from the weights that it has."""
+        policies, config = self.policies, self.config
+        self.optimizers[name] = self.make_optimizer(policies.parameters(name), config)
+        if config.restart:
+            first = {key: p.detach().clone() for key, p in policies.state(name).items()}
+            self.beginnings[name] = first
+        if config.kl > 0 and config.reference == "moving":
+            reference = self.reference(name)
+            if reference in policies.names():
+                policies.load(reference, policies.state(name))
+            else:
+                policies.add(reference, name)
+            self.magnets[name] = make_masters(policies.parameters(reference))
+
+    def restart(self, config: LearnConfig) -> None:
+        """Learn by this config from now on; optimizers and moving references begin anew at the
+        weights that the policies have."""
+        self.config = config
+        for name in self.optimizers:
+            self.begin(name)
 
     def reference(self, name: str) -> str:
         return f"{REFERENCE}_{name}" if self.config.reference == "moving" else BASE

@@ -15,7 +15,7 @@ from sparring.models.begin import begin_with, check_names
 from sparring.models.multi_base import ManyPolicies
 from sparring.models.trained import base_name
 from sparring.run import rank
-from sparring.run.config import Config
+from sparring.run.config import Config, LearnConfig
 
 
 class ManyLearners(Learner):
@@ -48,6 +48,10 @@ class ManyLearners(Learner):
             found = learner.fit(lessons, iteration, iterations)
             stats |= {prefix + key.removeprefix("learn/"): n for key, n in found.items()}
         return stats
+
+    def restart(self, config: LearnConfig) -> None:
+        for learner in self.learners:
+            learner.restart(config)
 
     def values(self, samples: Sequence[Sample]) -> list[list[float]]:
         each = [learner.values(samples) for learner in self.learners]

@@ -12,6 +12,7 @@ from sparring.core.types import BASE
 from sparring.models.trained import ADAPTER_WEIGHTS, Trained, base_name, find_trained, policies_on
 from sparring.run import checkpoint
 from sparring.run.config import Config, LearnConfig
+from sparring.run.imitated import imitated
 
 if TYPE_CHECKING:
     from sparring.models.policies import Policies
@@ -35,6 +36,8 @@ def begin_with(
             policy = f"{folder}@0:{name}"
         elif kept and not config.learn.restart:
             continue  # the first is lost, and a later one says all that is needed
+        elif imitated(policy):
+            continue  # fitted by the loop, once the run has a folder
         policies.add(name)
         try:
             _load(policy, name, config, policies)

@@ -57,8 +57,11 @@ class Chat:
 
     def demonstration(self, messages: list[Message], output: str) -> tuple[list[int], list[int]]:
         """The ids of a prompt and of a reply that is shown to it, closed as a sampled one is."""
-        reply = self._safe_ids([{"role": RAW, "content": output}], self._as_text)
-        return self.ids_of(messages), [*reply, self.end_id]
+        return self.ids_of(messages), self.reply_ids(output)
+
+    def reply_ids(self, text: str) -> list[int]:
+        """The ids of a reply that nobody sampled, with the token that ends it."""
+        return [*self._safe_ids([{"role": RAW, "content": text}], self._as_text), self.end_id]
 
     @cached_property
     def end_id(self) -> int:

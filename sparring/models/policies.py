@@ -37,6 +37,11 @@ class Policies(ABC):
     def names(self) -> list[str]:
         return list(self._versions)
 
+    def home(self, name: str) -> Policies:
+        """The policies on one base model among which this one is."""
+        self.check(name)
+        return self
+
     def version(self, name: str) -> int:
         return self._versions[name]
 

@@ -17,6 +17,7 @@ from sparring.core.nearest import nearest
 from sparring.core.plugin import Kind, load, names, plugins
 from sparring.run.cluster import RayConfig
 from sparring.run.foreign import translation
+from sparring.run.imitated import check_imitated
 from sparring.run.learning import LearnConfig
 from sparring.run.players import check_players
 from sparring.run.section import Section
@@ -83,6 +84,25 @@ class CreditConfig(Section):
     whiten: bool = True  # gae: advantages of mean 0 and deviation 1
     scale: bool = False  # divide by the group's standard deviation (GRPO) or not (Dr. GRPO)
     seats: Literal["apart", "together"] = "apart"  # whether a group holds one seat or all of them
+
+
+class ImitationConfig(Section):
+    """How policies that begin with `scripted:GAMES`, `perfect:GAMES` or `demonstrations:FILE` are
+    fitted to these before the first iteration."""
+
+    epochs: int = Field(3, ge=1)
+    lr: float | None = Field(None, gt=0)  # where a linear decay to 0 begins; None: learn.lr
+    batch: int = Field(64, ge=1)  # lessons per optimizer step
+
+
+class CurriculumConfig(Section):
+    """Easier options of a game, played in turn before those under `games`: a level is passed when
+    the mean of `measure` over `window` iterations is `above` or more."""
+
+    levels: list[dict[str, Any]] = Field(min_length=1)
+    measure: str = "reward/avg_batch_reward"  # any key of metrics.jsonl
+    above: float = 0.9
+    window: int = Field(5, ge=1)
 
 
 class TeachConfig(Section):
@@ -174,8 +194,11 @@ class Config(Section):
     policy: str = "nano"
     template: str | None = None  # chat template: a file, Jinja, `plain`; None: the model's own
     bases: dict[str, str] = Field(default_factory=dict)  # learned policy -> a base of its own
-    begin: dict[str, str] = Field(default_factory=dict)  # learned policy -> weights it begins with
+    # Learned policy -> weights it begins with, or what to imitate: scripted:2000, …
+    begin: dict[str, str] = Field(default_factory=dict)
+    imitation: ImitationConfig = Field(default_factory=ImitationConfig)
     games: dict[str, GameOptions] = Field(default_factory=dict)  # name -> weight and options
+    curriculum: dict[str, CurriculumConfig] = Field(default_factory=dict)  # game -> its levels
     players: dict[str, str] = Field(default_factory=dict)  # seat -> policy; others play `main`
     servers: dict[str, ServerConfig] = Field(default_factory=dict)  # names for players on servers
     sampling: SamplingConfig = Field(default_factory=SamplingConfig)
@@ -319,8 +342,14 @@ def _check_games(config: Config) -> None:
 
     try:
         games = make_games(config.games)
+        for name, curriculum in config.curriculum.items():
+            if name not in games:
+                raise ConfigError(f"curriculum: no game {name!r} is played; {nearest(name, games)}")
+            for level in curriculum.levels:
+                make_games({name: {**config.games[name], **level}})
     except (ValueError, TypeError) as error:
         raise ConfigError(str(error)) from error
+    check_imitated(config.begin)
     if config.teach.kind == "recorded":
         config.collect.episodes = 0  # what it learns from has been played
     if config.schedule.enabled:

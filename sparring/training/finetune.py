@@ -106,42 +106,44 @@ def fit_run(
             lessons = make(learner)  # before the folder: what cannot be used leaves nothing behind
             run = RunDir.open(path, config, resume=resume)
             write_whole(path / LESSONS, json.dumps(told, indent=1).encode())
-            first = _resume_from(run, learner)
             if ready is not None:
                 ready(learner, run, lessons)
             with interrupt.deferred():
-                _epochs(config, run, learner, lessons, first, progress)
+                every = config.checkpoint.every
+                fit_epochs(run, learner, lessons, config.iterations, every, progress)
             export_adapter(learner.policies, name, config, path / "adapter")
     return run
 
 
-def _epochs(
-    config: Config,
+def fit_epochs(
     run: RunDir,
     learner: Learner,
     lessons: Sequence[Lesson],
-    first: int,
-    progress: Progress | None,
+    epochs: int,
+    every: int = 1,
+    progress: Progress | None = None,
 ) -> None:
+    """Go over the lessons until there are so many epochs, from the last checkpoint in the folder
+    on; a line of metrics for each, a checkpoint for every `every`-th."""
+    first = _resume_from(run, learner)
     tokens = sum(len(s.ids) for lesson in lessons for s in members(lesson))
-    for epoch in range(first + 1, config.iterations + 1):
+    for epoch in range(first + 1, epochs + 1):
         began = time.perf_counter()
         try:
             with interrupt.limited():
-                stats = learner.fit(lessons, epoch - 1, config.iterations)
+                stats = learner.fit(lessons, epoch - 1, epochs)
         except interrupt.GivenUp:
-            interrupt.leave(epoch - 1, config.iterations, "epoch")
+            interrupt.leave(epoch - 1, epochs, "epoch")
             raise
         spent = time.perf_counter() - began
         metrics = {"iteration": epoch, "lessons": len(lessons), **stats}
         metrics |= {"time/learn_s": spent, "tokens_per_s": tokens / spent, **memory_peaks()}
         append(run.metrics, metrics)
-        due = epoch % config.checkpoint.every == 0 or epoch == config.iterations
-        if due or interrupt.asked():
+        if epoch % every == 0 or epoch == epochs or interrupt.asked():
             _save(run, learner, epoch)
         if progress is not None:
             progress(metrics)
-        interrupt.leave(epoch, config.iterations, "epoch")
+        interrupt.leave(epoch, epochs, "epoch")
 
 
 @contextmanager

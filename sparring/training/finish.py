@@ -8,9 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sparring.core.game import Probe
+from sparring.core.game import Game, Probe
 from sparring.core.plugin import load_all
-from sparring.core.types import MAIN, Sampling, derive, episode_to_json
+from sparring.core.types import BASE, MAIN, Episode, Sampling, derive, episode_to_json
+from sparring.engines.engine import OwnEngine
 from sparring.engines.load import add_policy, load_engine
 from sparring.run import checkpoint
 from sparring.run.config import Config
@@ -18,8 +19,10 @@ from sparring.run.games import make_games
 from sparring.run.lock import writing
 from sparring.run.rundir import RunDir, write_whole
 from sparring.run.seats import learned_policies
+from sparring.training.imitation import sources
 
 UNTRAINED = "untrained"
+IMITATED = "after_imitation"
 _SHOWN = 12  # evaluation games kept for the report, per opponent
 _RUNGS = 6  # checkpoints on the ladder
 
@@ -44,37 +47,48 @@ def _evaluate(run: RunDir) -> None:
 
 
 async def _closing_evaluation(run: RunDir) -> None:
-    """The last weights and the first ones, over the same games."""
-    from sparring.evaluation.sampling import as_trained
-    from sparring.evaluation.standard import evaluate
-
+    """The last weights and the first ones over the same games, and those between imitation and
+    self-play where there was imitation."""
     config = run.config()
     games = {n: g for n, g in make_games(config.games).items() if g.zero_sum or g.cooperative}
     if not games:
         return
     engine, name = load_engine(f"{run.path}@last", **_device(config))
-    add_policy(engine, f"{run.path}@0", UNTRAINED)
-    plan: dict[str, Any] = {
-        "count": config.evaluate.final,
-        "seed": derive(config.seed, "final"),
-        "sampling": as_trained(config),
-    }
-    heat = config.evaluate.temperature
-    trained, episodes = await evaluate(games, engine, policy=name, temperature=heat, **plan)
-    untrained, _ = await evaluate(games, engine, policy=UNTRAINED, temperature=heat, **plan)
-    for policy, results in ((name, trained), (UNTRAINED, untrained)):
-        probe = Probe(
-            policy, engine.act, as_trained(config, heat), engine.probabilities,
-            plan["count"], plan["seed"],
-        )  # fmt: skip
-        for n, game in games.items():
-            results[n] |= await game.closing(n, probe)
-    found = {**trained, UNTRAINED: untrained}
+    warm = MAIN in sources(config)  # then what it began with was fitted, and the base was not
+    add_policy(engine, f"{run.path}@0", IMITATED if warm else UNTRAINED)
+    found, episodes = await _measure(config, games, engine, name)
+    if warm:
+        fitted, _ = await _measure(config, games, engine, IMITATED)
+        for game, results in fitted.items():
+            found[game][IMITATED] = results
+    found[UNTRAINED], _ = await _measure(config, games, engine, BASE if warm else UNTRAINED)
     write_whole(run.path / "evaluation.json", json.dumps(found, indent=1).encode())
     shown = [e for i, e in enumerate(episodes) if i % config.evaluate.final < _SHOWN]
     run.write_episodes(
         run.path / "evaluation_games.jsonl.gz", (json.dumps(episode_to_json(e)) for e in shown)
     )
+
+
+async def _measure(
+    config: Config, games: dict[str, Game], engine: OwnEngine, policy: str
+) -> tuple[dict[str, Any], list[Episode]]:
+    """The standard evaluation of a policy and what each game adds to it at the end."""
+    from sparring.evaluation.sampling import as_trained
+    from sparring.evaluation.standard import evaluate
+
+    count, seed, heat = (
+        config.evaluate.final,
+        derive(config.seed, "final"),
+        config.evaluate.temperature,
+    )
+    results, episodes = await evaluate(
+        games, engine, policy=policy, temperature=heat, count=count, seed=seed,
+        sampling=as_trained(config),
+    )  # fmt: skip
+    probe = Probe(policy, engine.act, as_trained(config, heat), engine.probabilities, count, seed)
+    for name, game in games.items():
+        results[name] |= await game.closing(name, probe)
+    return results, episodes
 
 
 async def _ladder(run: RunDir) -> None:

@@ -7,13 +7,14 @@ import gc
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sparring.core.collect import Job
 from sparring.core.game import opened
-from sparring.core.types import MAIN
+from sparring.core.types import MAIN, Lesson
 from sparring.engines.published import check_versions
 from sparring.evaluation.held_out import evaluate_held_out
 from sparring.evaluation.periodic import evaluate_periodically
@@ -26,6 +27,7 @@ from sparring.run.rundir import RunDir, append, read_lines
 from sparring.run.tracking import Tracking
 from sparring.training import requirements
 from sparring.training.checkpoint_names import due, find
+from sparring.training.imitation import first_line, gather, imitate
 from sparring.training.jobs import make_jobs
 from sparring.training.metrics import (
     lesson_tokens,
@@ -66,39 +68,61 @@ def _train(
 ) -> RunDir:
     if resume_at is not None:
         find(path / "checkpoints", resume_at)  # one that is not there makes no folder
-    parts = build(config, path)  # before the folder: what cannot be had leaves nothing behind
+    # Before the folder: what cannot be had leaves nothing behind.
+    parts = build(config, path)
+    lessons = gather(parts, path)
     run = RunDir.open(path, config, resume=resume or resume_at is not None)
-    first = resume_from(run, parts, resume_at)
-    for notice in parts.engine.notices():
-        log.warning(notice)
-        run.event(first, "not_trainable", notice)
-    tracking = Tracking(config, run.path, first)
     try:
-        asyncio.run(_play(run, parts, tracking, first, progress))
+        asyncio.run(_play(run, parts, lessons, resume_at, progress))
     except (interrupt.Interrupted, interrupt.Left):
         parts.learner.dismiss()
         raise
-    finally:
-        tracking.close()
     parts.learner.dismiss()
     return run
 
 
 async def _play(
-    run: RunDir, parts: Parts, tracking: Tracking, first: int, progress: Progress
+    run: RunDir,
+    parts: Parts,
+    lessons: list[Lesson] | None,
+    resume_at: str | None,
+    progress: Progress,
 ) -> None:
-    async with opened(parts.games.values(), parts.config.sandbox):
-        if not any(read_lines(run.metrics)):
-            before = await evaluate_held_out(parts.config, parts.games, parts.engine)
-            before |= await evaluate_periodically(parts.config, parts.engine, run.path, 0)
-            if before:
-                append(run.metrics, {"iteration": 0, **before})
-                tracking.log({"iteration": 0, **before})
+    async with opened(parts.curriculum.all_games(), parts.config.sandbox):
         try:
-            await _loop(run, parts, tracking, first, progress)
+            if lessons is not None:
+                with interrupt.deferred():
+                    await imitate(run, parts, lessons, partial(_evaluate_apart, parts))
+            first = resume_from(run, parts, resume_at)
+            for notice in parts.engine.notices():
+                log.warning(notice)
+                run.event(first, "not_trainable", notice)
+            with closing(Tracking(parts.config, run.path, first)) as tracking:
+                await _record_first(run, parts, tracking)
+                await _loop(run, parts, tracking, first, progress)
         finally:
             for players in {parts.engine, parts.collecting}:
                 await players.close()
+
+
+async def _record_first(run: RunDir, parts: Parts, tracking: Tracking) -> None:
+    """Iteration 0: what there is to say of the policies before they play for rewards."""
+    if any(read_lines(run.metrics)):
+        return
+    before = first_line(run.path)
+    if not before:
+        before = await evaluate_held_out(parts.config, parts.games, parts.engine)
+        before |= await evaluate_periodically(parts.config, parts.engine, run.path, 0)
+    if before:
+        append(run.metrics, {"iteration": 0, **before})
+        tracking.log({"iteration": 0, **before})
+
+
+async def _evaluate_apart(parts: Parts, folder: Path) -> dict[str, float]:
+    """All evaluations of a run, outside its iterations; details go into the folder."""
+    found = await _evaluate(parts)
+    found |= await evaluate_held_out(parts.config, parts.games, parts.engine)
+    return found | await evaluate_periodically(parts.config, parts.engine, folder, 0)
 
 
 async def _loop(
@@ -108,7 +132,8 @@ async def _loop(
 
     def jobs_of(iteration: int) -> list[Job]:
         step = parts.steps[iteration - 1] if parts.steps else None
-        return make_jobs(config, parts.games, parts.opponents, iteration, parts.tasks, step)
+        games = parts.curriculum.games()
+        return make_jobs(config, games, parts.opponents, iteration, parts.tasks, step)
 
     batches = make_batches(parts, jobs_of, first)
     gc.freeze()  # what is there by now stays: looking for garbage in it took a fifth of a run
@@ -140,6 +165,7 @@ async def _iterate(
     learned = time.perf_counter()
     metrics = {"iteration": iteration, **place(step), **summarize(episodes), **told}
     metrics |= summaries(parts.games, episodes) | parts.collecting.metrics()
+    metrics |= parts.curriculum.metrics()
     metrics |= {f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()}
     if iteration % config.evaluate.every == 0 or iteration == config.iterations:
         metrics |= await _evaluate(parts)
@@ -160,6 +186,9 @@ async def _iterate(
         roll_back(run, parts, iteration, reason)
         await batches.rolled_back(iteration)
         metrics["guard/rollbacks"] = parts.guard.rollbacks
+    else:
+        for raised in parts.curriculum.watch(metrics):
+            run.event(iteration, "curriculum", raised)
     run.record(metrics, episodes)
     tracking.log(metrics)
     stop_if_void(run, parts, iteration, episodes)

@@ -198,6 +198,8 @@ def check_ahead(config: Config) -> None:
     reason = ""
     if config.teach.kind != "credit" or config.learn.objective != "policy":
         reason = "only sampled turns, learned by credit, can be corrected for being stale"
+    elif config.curriculum:
+        reason = "which level of a curriculum comes next is known only when the last is learned"
     elif config.learn.restart:
         reason = "with learn.restart no iteration goes on from the last"
     elif config.learn.spread or rank.size() > 1:

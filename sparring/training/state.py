@@ -23,6 +23,7 @@ from sparring.run.guard import Guard
 from sparring.run.rundir import RunDir, RunError
 from sparring.run.schedule import Step, steps_of
 from sparring.training import checkpoint_names, requirements
+from sparring.training.curriculum import Curriculum
 from sparring.training.lessons import Teacher, make_teacher
 from sparring.training.opponents import Opponents
 from sparring.training.overlap import check_ahead
@@ -46,6 +47,7 @@ class Parts:
     teacher: Teacher
     opponents: Opponents
     guard: Guard
+    curriculum: Curriculum
     tasks: dict[str, list[Task]]  # of the games that do not make their own
     steps: list[Step]  # of the schedule, one per iteration; none: every seat learns always
     collecting: Players  # who plays what is learned from: `engine`, or one on a copy of the weights
@@ -67,6 +69,7 @@ class Parts:
             "teacher": self.teacher.state(),
             "opponents": self.opponents.state(),
             "guard": self.guard.state(),
+            "curriculum": self.curriculum.state(),
             "lr_scale": learner.lr_scale,
             "device": self.device,
             **({"threads": threads()} if self.device == "cpu" else {}),
@@ -91,6 +94,7 @@ class Parts:
         self.credit.load(state["credit"])
         self.teacher.load(state["teacher"])
         self.guard.load(state["guard"])
+        self.curriculum.load(state["curriculum"])
         self.learner.lr_scale = state["lr_scale"]
         self.in_hand = state.get("in_hand", [])
         self.engine.publish()
@@ -140,6 +144,7 @@ def build(config: Config, folder: Path | None = None) -> Parts:
         make_teacher(config, credit, engine.chat),
         Opponents(config.opponents, config.players),
         Guard(config.guard),
+        Curriculum(config, games),
         tasks,
         steps_of(config.schedule, games.values()),
         collecting,

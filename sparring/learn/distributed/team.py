@@ -21,7 +21,7 @@ from sparring.models.begin import begin_with
 from sparring.models.device import choose_device, fast_allocations, use_tf32
 from sparring.models.policies import load_policies
 from sparring.run import interrupt, rank
-from sparring.run.config import Config
+from sparring.run.config import Config, LearnConfig
 from sparring.run.games import make_games
 from sparring.run.seats import learned_policies
 
@@ -53,6 +53,10 @@ class TeamLearner(Learner):
     ) -> dict[str, float]:
         with self.all_do("fit", self.lr_scale, list(lessons), iteration, iterations):
             return super().fit(lessons, iteration, iterations)
+
+    def restart(self, config: LearnConfig) -> None:
+        with self.all_do("restart", config):
+            super().restart(config)
 
     def load(self, state: dict[str, dict[str, Tensor]]) -> None:
         whole = {f: {k: t.cpu() for k, t in part.items()} for f, part in state.items()}
@@ -106,8 +110,9 @@ def spread_out(learner: Learner) -> None:
         load(name, {k: like(t, own[k]) if k in own else t for k, t in found.items()})
 
     policies.state, policies.load = state_whole, load_parts  # type: ignore[assignment,method-assign]
+    learner.make_optimizer = ShardedOptimizer
     for name in learner.optimizers:
-        learner.optimizers[name] = ShardedOptimizer(policies.parameters(name), learner.config)
+        learner.begin(name)
     if isinstance(learner, TeamLearner):
         learner.spread = True
 

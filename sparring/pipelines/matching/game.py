@@ -4,7 +4,7 @@ by telling each other what they see can they find the best matching."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
@@ -12,9 +12,11 @@ from pydantic import Field
 from sparring.core.game import Game, Outcome, Probe
 from sparring.core.table import Table
 from sparring.core.types import Episode, Task, View, VoidGame
+from sparring.evaluation.cooperative import with_itself
 from sparring.games.answers import check_style, limit
 from sparring.pipelines.matching.measures import MOST_SIZED, by_size, matching_measures
 from sparring.pipelines.matching.messages import (
+    NOTHING,
     PAPERS,
     REVIEWERS,
     TERSE_SIZES,
@@ -90,6 +92,8 @@ class MatchingGame(Game):
     tell_scale: bool = True  # whether players are told their own scale
     # Times the share of turns lost to errors, off both rewards; see docs.
     penalty: Annotated[float, Field(ge=0)] = 0.0
+    hints: Count = 1  # cells that one terse message may tell
+    channel: bool = True  # false: messages do not arrive, to see what they are worth
     max_tokens: Tokens = None  # None: as the style needs
 
     def __post_init__(self) -> None:
@@ -130,7 +134,12 @@ class MatchingGame(Game):
             turn = await table[seat].reply(
                 self.prompt(talk, seat),
                 view=self.view(talk, seat),
-                **limit(self.style, 1, 32 + 12 * len(task.data["table"]), self.max_tokens),
+                **limit(
+                    self.style,
+                    1 if self.hints == 1 else self.hints + 1,  # and the end of several
+                    32 + 12 * len(task.data["table"]),
+                    self.max_tokens,
+                ),
             )
             talk.asked.add(seat)
             talk.news[seat] = []
@@ -159,12 +168,13 @@ class MatchingGame(Game):
         if action.kind == "accept":
             return talk.offer
         talk.offer = action.matching
-        talk.news[other].append(action)
+        if self.channel or action.kind != "message":
+            talk.news[other].append(action)
         talk.to_move = other
         return None
 
     def _legal(self, talk: Talk, text: str) -> Action:
-        action = parse(text, len(talk.data["table"]), terse=self.style == "terse")
+        action = parse(text, len(talk.data["table"]), terse=self.style == "terse", hints=self.hints)
         answers = action.kind in ("accept", "reject")
         if answers and talk.offer is None:
             raise BadAction(f"there is no proposal to {action.kind}")
@@ -232,7 +242,7 @@ class MatchingGame(Game):
             "scale": talk.data["scales"][seat] if self.tell_scale else None,
             "offer": talk.offer,
             "told": bool(talk.said_by(seat)),
-            "heard": talk.said_by(other),
+            "heard": talk.said_by(other) if self.channel else [],
         }
         return View(state=state, actions=actions)
 
@@ -240,18 +250,19 @@ class MatchingGame(Game):
         return matching_measures(episodes)
 
     async def closing(self, name: str, policy: Probe) -> dict[str, Any]:
+        """The same at other sizes of table, and at its own with messages that do not arrive."""
+        plan: dict[str, Any] = {"seed": policy.seed, "sampling": policy.sampling}
         games = min(MOST_SIZED, policy.replies)
-        sized = await by_size(
-            name, self, policy.speak, policy.policy, games, seed=policy.seed,
-            sampling=policy.sampling,
-        )  # fmt: skip
-        return {"by_size": sized}
+        sized = await by_size(name, self, policy.speak, policy.policy, games, **plan)
+        cut = replace(self, channel=False)
+        alone = await with_itself(name, cut, policy.speak, policy.policy, policy.replies, **plan)
+        return {"by_size": sized, "channel_cut": matching_measures(alone)}
 
     def reply_score(self, task: Task, text: str) -> float | None:
         """A matching that is asked for in one turn, scored as if the partner accepted it."""
         table = task.data["table"]
         try:
-            action = parse(text, len(table), terse=self.style == "terse")
+            action = parse(text, len(table), terse=self.style == "terse", hints=self.hints)
         except BadAction:
             return 0.0
         return value(table, action.matching) / task.data["optimum"] if action.matching else 0.0
@@ -270,17 +281,25 @@ class MatchingGame(Game):
 
     def scripted(self, view: View, seed: int) -> str:
         """A player that pools: it tells all it sees, proposes the best of what both see once it
-        was told, and accepts what is proposed after it has told. Two of them reach the optimum."""
+        was told, and accepts what is proposed after it has told. Two of them reach the optimum; in
+        the terse style, where good and poor is all that can be told, what that allows."""
         state = view.state
-        cells = self._unscaled(state["shown"], state["scale"])
+        terse, size = self.style == "terse", state["size"]
+        own = self._unscaled(state["shown"], state["scale"])
         if state["offer"] is not None:
-            return "[accept]" if state["told"] else "[reject]"
-        if state["heard"] or state["told"]:
-            found = [m for text in state["heard"] for m in mentions(text, state["size"])]
-            heard = {m.cell: m.value for m in found if m.value is not None}
-            best = best_matching(pooled(state["size"], heard, cells))
-            return Action("propose", matching=best).words()
-        return f"[message] {tell(cells)}"
+            action = Action("accept" if state["told"] else "reject")
+        elif state["heard"] or state["told"]:
+            found = [m for text in state["heard"] for m in mentions(text, size, terse=terse)]
+            if terse:
+                heard = {m.cell: _graded(m.high) for m in found}
+                own = {cell: _graded(worth >= UNKNOWN) for cell, worth in own.items()}
+            else:
+                heard = {m.cell: m.value for m in found if m.value is not None}
+            action = Action("propose", matching=best_matching(pooled(size, heard, own)))
+        else:
+            letters = terse_cells(own, size)[: self.hints] or NOTHING if terse else tell(own)
+            action = Action("message", letters)
+        return in_terse(action, size) if terse else action.words()
 
     def _unscaled(self, cells: Mapping[Cell, int], scale: float | None) -> dict[Cell, float]:
         """Own cells by their true values; without the scale, as if the largest were near 99."""
@@ -352,6 +371,11 @@ class MatchingGame(Game):
         ]
         heard = "".join(marks) or "-"
         return heard if seat in talk.asked else f"{terse_cells(cells, size)}:{heard}"
+
+
+def _graded(high: bool | None) -> float:
+    """A cell of which only that it is good or poor is known, at its expected value."""
+    return MOST * (0.75 if high else 0.25)
 
 
 def _told(item: Action | str) -> str:

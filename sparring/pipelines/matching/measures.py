@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from sparring.core.table import Speak
@@ -35,6 +35,10 @@ def matching_measures(episodes: Sequence[Episode]) -> dict[str, float]:
         "error_rate": sum(f["errors"] for f in facts) / sum(f["turns"] for f in facts),
     }
     found |= {f"bound_{k}": fmean(f["bounds"][k] for f in facts) for k in facts[0]["bounds"]}
+    gains = [f["score"] - f["bounds"]["greedy"] for f in facts]
+    found["over_greedy"] = fmean(gains)
+    if len(gains) > 1:  # half of a 95 % interval
+        found["over_greedy_95"] = 1.96 * stdev(gains) / len(gains) ** 0.5
     return found | {f"cells_{key}": fmean(f["told"][key] for f in facts) for key in TOLD}
 
 

@@ -21,6 +21,7 @@ PAPERS = (
     *("Memory", "Planning", "Music", "Climate", "Biology", "Sleep", "Traffic", "Poetry"),
 )
 KINDS = ("message", "propose", "accept", "reject")
+NOTHING = "-"  # the terse message of a player who sees no cell
 TERSE_SIZES = (2, 3)  # one digit must name every matching
 
 _TAG = re.compile(r"\[\s*([A-Za-z]+)\s*\]")
@@ -57,12 +58,12 @@ def in_words(matching: Matching) -> str:
     return ", ".join(f"{REVIEWERS[r]}: {PAPERS[p]}" for r, p in enumerate(matching))
 
 
-def parse(text: str, size: int, *, terse: bool = False) -> Action:
+def parse(text: str, size: int, *, terse: bool = False, hints: int = 1) -> Action:
     """The action a text is, or BadAction. Reasoning may stand around a box, nothing around an
-    action."""
+    action. A terse message tells at most `hints` cells."""
     found = boxed(text)
     said = (text if found is None else found).strip()
-    if terse and (short := _terse(said, size)) is not None:
+    if terse and (short := _terse(said, size, hints)) is not None:
         return short
     tag = _TAG.search(said)
     if tag is None or tag[1].lower() not in KINDS:
@@ -138,12 +139,21 @@ def terse_cells(cells: Mapping[Cell, int], size: int) -> str:
     return "".join(hints[cell, worth >= UNKNOWN] for cell, worth in sorted(cells.items()))
 
 
-def _terse(said: str, size: int) -> Action | None:
+def _terse(said: str, size: int, hints: int) -> Action | None:
     if said in ("y", "n"):
         return Action("accept" if said == "y" else "reject")
     if said in terse_matchings(size):
         return Action("propose", matching=terse_matchings(size)[said])
-    return Action("message", said) if said in terse_hints(size) else None
+    told = terse_mentions(said, size)
+    cells = {mention.cell for mention in told}
+    fits = len(cells) == len(said) <= hints
+    return Action("message", said) if said == NOTHING or (said and fits) else None
+
+
+def terse_mentions(said: str, size: int) -> list[Mention]:
+    """What a terse message tells: a cell for each letter, nothing where it is no such message."""
+    letters = terse_hints(size)
+    return [letters[c] for c in said] if all(c in letters for c in said) else []
 
 
 def in_terse(action: Action, size: int) -> str:
@@ -167,8 +177,8 @@ def tell(cells: Mapping[Cell, float]) -> str:
 def mentions(text: str, size: int, *, terse: bool = False) -> list[Mention]:
     """The cells that a message gives values to. A number belongs to the reviewer and the paper
     last named before it, if one of them was named since the last number."""
-    if terse and text in terse_hints(size):
-        return [terse_hints(size)[text]]
+    if terse and (told := terse_mentions(text, size)):
+        return told
     reviewers = {name.lower(): i for i, name in enumerate(REVIEWERS[:size])}
     papers = {name.lower(): i for i, name in enumerate(PAPERS[:size])}
     reviewer = paper = None

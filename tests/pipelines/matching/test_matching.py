@@ -4,6 +4,8 @@ import asyncio
 import itertools
 import json
 import random
+from dataclasses import replace
+from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
@@ -296,6 +298,58 @@ def test_a_terse_letter_tells_whether_a_cell_is_good(play):
     assert outcome.facts["told"]["used"] == 1
     outcome, _ = play(game, {"first": ["B", "y"], "second": ["1"]}, PAIR)  # it is worth 10
     assert outcome.facts["told"]["mentioned"] == 1 and outcome.facts["told"]["correct"] == 0
+
+
+def test_a_terse_message_tells_as_many_cells_as_it_may(play):
+    game = MatchingGame(style="terse", hints=2)
+    outcome, _ = play(game, {"first": ["Ab", "y"], "second": ["0"]}, PAIR)
+    assert outcome.facts["errors"] == 0 and outcome.facts["told"]["mentioned"] == 2
+    for said in ("AbC", "Aa", "AA", "AZ", ""):  # three; one cell twice; no cell; nothing
+        outcome, _ = play(
+            MatchingGame(style="terse", hints=2, max_length=1), {"first": [said]}, PAIR
+        )
+        assert outcome.facts["errors"] == 1, said
+    outcome, requests = play(game, {"first": ["-", "y"], "second": ["0"]}, PAIR)
+    assert outcome.facts["told"]["mentioned"] == 0
+    assert requests[1].messages[-1]["content"].endswith(":-")
+    assert {r.sampling.max_tokens for r in requests} == {3}
+
+
+@pytest.mark.parametrize(("size", "least"), [(2, 0.96), (3, 0.95)])
+def test_scripted_players_pool_in_the_terse_style_as_well(play, size, least):
+    """Good and poor is all they can tell: enough to beat what either sees alone."""
+    game = MatchingGame(style="terse", size=size, hints=size * size, hard=1, scales=(1, 1))
+    cut = replace(game, channel=False)
+    scores: dict[bool, list[float]] = {True: [], False: []}
+    greedy = []
+    for seed in range(300):
+        task = game.task(seed)
+        for one in (game, cut):
+            voices = {
+                s: lambda request, one=one: one.scripted(request.view, request.seed) for s in SEATS
+            }
+            outcome, requests = play(one, voices, task)
+            assert outcome.facts["errors"] == 0 and outcome.facts["agreed"]
+            assert len(requests) <= 4
+            scores[one.channel].append(outcome.facts["score"])
+        greedy.append(outcome.facts["bounds"]["greedy"])
+    assert fmean(scores[True]) > max(least, fmean(greedy))
+    assert fmean(scores[False]) < fmean(greedy) + 0.005
+
+
+def test_a_message_that_is_cut_off_looks_like_none(play):
+    game = MatchingGame(style="terse", hints=4, channel=False)
+    _, requests = play(game, {"first": ["A", "y"], "second": ["0"]}, PAIR)
+    assert requests[1].messages[-1]["content"].endswith(":-")
+    assert requests[1].view.state["heard"] == []
+    _, requests = play(
+        MatchingGame(size=2, style="short", channel=False),
+        {"first": ["[message] Ada: Parsing 73", "[accept]"],
+         "second": ["[propose] Ada: Vision, Ben: Parsing"]},
+        PAIR,
+    )  # fmt: skip
+    assert "73" not in requests[1].messages[-1]["content"]
+    assert "passed without an action" in requests[1].messages[-1]["content"]
 
 
 def test_what_a_pooling_player_tells_is_heard_word_for_word():

@@ -1,0 +1,216 @@
+"""Warm starts: before its first iteration a policy is fitted to games of a game's own programmed
+player, or to demonstrations in a file. A model that cannot yet do a task is first shown it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from sparring.core.collect import Job, collect
+from sparring.core.errors import ConfigError
+from sparring.core.game import Game, opened
+from sparring.core.types import (
+    Episode,
+    Lesson,
+    Request,
+    Sample,
+    Sampling,
+    Turn,
+    derive,
+)
+from sparring.credit.samples import to_samples
+from sparring.models.compute_thread import bench
+from sparring.run import checkpoint
+from sparring.run.config import Config
+from sparring.run.imitated import imitated
+from sparring.run.learning import LearnConfig
+from sparring.run.rundir import RunDir, read_lines, write_whole
+from sparring.run.seats import own_seating
+from sparring.tasks import draw
+
+if TYPE_CHECKING:
+    from sparring.models.chat import Chat
+    from sparring.training.state import Parts
+
+FOLDER = "imitation"
+EVALUATION = "evaluation.json"  # of the policy before and after it was fitted
+Evaluate = Callable[[Path], Awaitable[dict[str, float]]]
+
+
+def sources(config: Config) -> dict[str, tuple[str, str]]:
+    """What each policy that learns is to imitate: (`scripted`, `2000`) …"""
+    found = {name: imitated(policy) for name, policy in config.begin.items()}
+    return {name: source for name, source in found.items() if source is not None}
+
+
+def gather(parts: Parts, path: Path) -> list[Lesson] | None:
+    """What the policies of a run in this folder are to be fitted to first; None where that has
+    been done, or was not asked for. Nothing is written."""
+    wanted = sources(parts.config)
+    if not wanted or checkpoint.steps(path / "checkpoints"):
+        return None
+    return [lesson for name, source in wanted.items() for lesson in _lessons(parts, name, *source)]
+
+
+def _lessons(parts: Parts, name: str, kind: str, source: str) -> list[Sample]:
+    from sparring.learn.demonstrations import read_demonstrations
+    from sparring.learn.demonstrations import to_samples as as_samples
+    from sparring.models.chat import Chat
+
+    policies = parts.learner.policies.home(name)
+    chat = Chat(policies.tokenizer)
+    limit = getattr(policies.config, "max_position_embeddings", None)
+    if kind == "demonstrations":
+        samples = as_samples(chat, read_demonstrations(source), name, limit)
+    else:
+        episodes = play_programs(parts, name, kind, int(source), chat)
+        samples = to_samples(episodes, [[1.0] * len(e.turns) for e in episodes])
+        samples = [s for s in samples if limit is None or len(s.ids) <= limit]
+    if not samples:
+        raise ConfigError(f"begin.{name}={kind}:{source} shows nothing that could be learned from")
+    for sample in samples:
+        sample.policy = name
+    return samples
+
+
+def play_programs(parts: Parts, name: str, kind: str, count: int, chat: Chat) -> list[Episode]:
+    """So many games with a program in the seats of a policy. Its turns hold the ids that the
+    policy would see and say in its place."""
+
+    def transcribe(request: Request, turn: Turn) -> None:
+        reply, most = chat.reply_ids(turn.text), request.sampling.max_tokens
+        if len(reply) - 1 > most:
+            raise ConfigError(
+                f"begin.{name}: the {turn.policy} player says {turn.text!r}, {len(reply) - 1} "
+                f"tokens, and the policy may say {most}; choose a style or max_tokens that fits"
+            )
+        turn.prompt_ids, turn.token_ids = chat.prompt_ids(request), reply[:most]
+        turn.logprobs = [0.0] * len(turn.token_ids)
+
+    async def play() -> list[Episode]:
+        jobs = [_job(parts, name, kind, i) for i in range(count)]
+        sampling = Sampling(**parts.config.sampling.model_dump())
+        async with opened(parts.curriculum.all_games(), parts.config.sandbox):
+            return await collect(jobs, _nobody, sampling=sampling, transcribe=transcribe)
+
+    return asyncio.run(play())
+
+
+def _job(parts: Parts, name: str, kind: str, index: int) -> Job:
+    """One game to imitate. In a zero-sum game every other opponent plays at random: two perfect
+    players never show how a mistake is punished."""
+    config, seed = parts.config, derive(parts.config.seed, FOLDER, name, index)
+    owned = {
+        game: [s for s, player in own_seating(config, g.seats).items() if player == name]
+        for game, g in parts.games.items()
+    }
+    names = [game for game, seats in owned.items() if seats]
+    weights = [float(config.games[game].get("weight", 1.0)) for game in names]
+    chosen = Random(seed).choices(names, weights)[0]
+    game = parts.curriculum.level(chosen, index)
+    program = _program(game, chosen, kind)
+    seating = dict.fromkeys(game.seats, program)
+    if game.zero_sum and index % 2:
+        keeps = owned[chosen][index // 2 % len(owned[chosen])]
+        seating = {seat: program if seat == keeps else "random" for seat in game.seats}
+    tasks = parts.tasks.get(chosen)
+    return Job(
+        id=f"{FOLDER}-{name}-{index}",
+        name=chosen,
+        game=game,
+        task=draw(game.suited(tasks, seed), config.seed, index) if tasks else game.task(seed),
+        seed=seed,
+        seating=seating,
+        learned=frozenset([program]),
+        learning=frozenset(owned[chosen]),
+    )
+
+
+def _program(game: Game, name: str, kind: str) -> str:
+    """The program that was asked for, or the other one where the game has only that."""
+    has = {k for k in ("scripted", "perfect") if getattr(type(game), k) is not getattr(Game, k)}
+    if not has:
+        raise ConfigError(f"nobody has written a {kind} player for {name} to be imitated")
+    return kind if kind in has else has.pop()
+
+
+async def _nobody(request: Request) -> Turn:
+    raise RuntimeError(f"{request.policy} is not a program")
+
+
+def learn_config(config: Config) -> LearnConfig:
+    """How demonstrations are fitted: the run's own settings of weights and memory, and a linear
+    decay of the learning rate."""
+    own = config.imitation
+    changed = {
+        "objective": "likelihood",
+        "lr": own.lr or config.learn.lr,
+        "batch": own.batch,
+        "schedule": "linear",
+        "lr_floor": 0.0,
+        "warmup": 0,
+        "epochs": 1,
+        "horizon": None,
+        "restart": False,
+        "kl": 0.0,
+    }
+    return config.learn.model_copy(update=changed)
+
+
+async def imitate(run: RunDir, parts: Parts, lessons: Sequence[Lesson], evaluate: Evaluate) -> None:
+    """Fit the policies, with an evaluation before and one after; killed, it goes on from its last
+    epoch. The best checkpoint of a run that learns nothing more is the one that this leaves."""
+    from sparring.training.finetune import fit_epochs
+
+    folder = RunDir(run.path / FOLDER)
+    folder.checkpoints.mkdir(parents=True, exist_ok=True)
+    results = _results(run.path)
+    if "before" not in results:
+        results["before"] = await evaluate(folder.path)
+        _write(folder.path, results)
+    learner, epochs = parts.learner, parts.config.imitation.epochs
+    learner.restart(learn_config(parts.config))
+    async with parts.engine.learning():
+        fit = asyncio.get_running_loop().run_in_executor(
+            bench(), lambda: fit_epochs(folder, learner, lessons, epochs)
+        )
+        await fit
+    learner.restart(parts.config.learn)
+    parts.engine.publish()
+    results["after"] = await evaluate(run.path)
+    _write(folder.path, results)
+    if "eval/score" in results["after"]:
+        parts.guard.improved(results["after"]["eval/score"], 0)
+    if not any(e["event"] == "imitated" for e in read_lines(run.events)):
+        run.event(0, "imitated", _summary(parts.config, results, len(lessons)))
+
+
+def first_line(run: Path) -> dict[str, Any]:
+    """What imitation came to, for the run's metrics of iteration 0; empty where there was none."""
+    results = _results(run)
+    if "after" not in results:
+        return {}
+    last = list(read_lines(run / FOLDER / "metrics.jsonl"))[-1]
+    kept = {"epochs": last["iteration"], "lessons": last["lessons"], "loss": last["learn/loss"]}
+    before = {f"before_imitation/{key}": value for key, value in results["before"].items()}
+    return {**results["after"], **before, **{f"imitation/{k}": v for k, v in kept.items()}}
+
+
+def _summary(config: Config, results: dict[str, Any], lessons: int) -> str:
+    who = ", ".join(f"{name} {':'.join(source)}" for name, source in sources(config).items())
+    scores = [results[when].get("eval/score") for when in ("before", "after")]
+    gain = "" if None in scores else f"; score {scores[0]:.3f} before, {scores[1]:.3f} after"
+    return f"{who}: {lessons} lessons, {config.imitation.epochs} epochs{gain}"
+
+
+def _results(run: Path) -> dict[str, Any]:
+    path = run / FOLDER / EVALUATION
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def _write(folder: Path, results: dict[str, Any]) -> None:
+    write_whole(folder / EVALUATION, json.dumps(results, indent=1).encode())
