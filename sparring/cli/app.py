@@ -54,9 +54,8 @@ def train(
 ) -> None:
     """Train a recipe; resume it; override any key of its config."""
     from sparring.launch.processes import help_fit, help_learn, helps, start_helpers
-    from sparring.run import interrupt
     from sparring.run.config import load_recipe
-    from sparring.run.lock import writing
+    from sparring.run.job import working_in
     from sparring.run.machine import prepare
     from sparring.run.outputs import need_folder
     from sparring.view import write_report
@@ -75,7 +74,7 @@ def train(
             help_fit(config.engine.device)
         return
     need_folder(folder, "--run")
-    with interrupt.listening(), writing(folder), console_log.kept(folder):
+    with working_in(folder):
         config = prepare(config, folder, show, resume=again)
         start_helpers(processes)
         show(f"{config.recipe}: {config.policy}, seed {config.seed}, into {folder}")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from sparring.models.export import export_policy
 from sparring.models.loading import ModelMissing
 from sparring.models.policies import LoraPolicies, Policies, load_policies
 from sparring.models.trained import find_trained
-from sparring.run import checkpoint, console_log, interrupt, rank
+from sparring.run import checkpoint, interrupt, rank
 from sparring.run.config import Config, make_config
-from sparring.run.lock import writing
+from sparring.run.job import resume_latest, working_in
 from sparring.run.rundir import RunDir, append, write_whole
 from sparring.training.metrics import memory_peaks
 
@@ -100,17 +101,18 @@ def fit_run(
 ) -> RunDir:
     """Epochs over the lessons that `make` gives; `told` says which they are, and a folder that was
     fitted to others is refused. `ready` may add to the lessons what only the model knows."""
-    with interrupt.listening(), writing(path), console_log.kept(path):
+    with working_in(path):
         _refuse_others(path, told)
         with learning(config, name, start) as learner:
             lessons = make(learner)  # before the folder: what cannot be used leaves nothing behind
             run = RunDir.open(path, config, resume=resume)
             write_whole(path / LESSONS, json.dumps(told, indent=1).encode())
+            first = resume_fit(run, learner)
             if ready is not None:
                 ready(learner, run, lessons)
             with interrupt.deferred():
-                every = config.checkpoint.every
-                fit_epochs(run, learner, lessons, config.iterations, every, progress)
+                epochs, every = config.iterations, config.checkpoint.every
+                fit_epochs(run, learner, lessons, first, epochs, every=every, progress=progress)
             export_adapter(learner.policies, name, config, path / "adapter")
     return run
 
@@ -119,13 +121,14 @@ def fit_epochs(
     run: RunDir,
     learner: Learner,
     lessons: Sequence[Lesson],
+    first: int,
     epochs: int,
+    *,
     every: int = 1,
     progress: Progress | None = None,
 ) -> None:
-    """Go over the lessons until there are so many epochs, from the last checkpoint in the folder
-    on; a line of metrics for each, a checkpoint for every `every`-th."""
-    first = _resume_from(run, learner)
+    """Go over the lessons, from epoch `first` on; a line of metrics for each, a checkpoint for
+    every `every`-th."""
     tokens = sum(len(s.ids) for lesson in lessons for s in members(lesson))
     for epoch in range(first + 1, epochs + 1):
         began = time.perf_counter()
@@ -241,20 +244,16 @@ def _refuse_others(path: Path, told: dict[str, Any]) -> None:
         raise ConfigError(f"{path} was fitted to other lessons; choose another folder")
 
 
-def _resume_from(run: RunDir, learner: Learner) -> int:
-    found = checkpoint.load_latest(run.checkpoints)
-    if found is None:
-        _save(run, learner, 0)
-        return 0
-    step, tensors, state, problems = found
-    use_threads(state.get("threads", threads()))
-    learner.load(tensors)
-    for name, version in state["versions"].items():
-        learner.policies.set_version(name, version)
-    run.rewind(step)
-    for problem in problems:
-        run.event(step, "damaged_checkpoint", problem)
-    return step
+def resume_fit(run: RunDir, learner: Learner) -> int:
+    """The epoch to go on after, with the learner as it was then."""
+
+    def load(name: str, tensors: checkpoint.Tensors, state: dict[str, Any]) -> None:
+        use_threads(state.get("threads", threads()))
+        learner.load(tensors)
+        for policy, version in state["versions"].items():
+            learner.policies.set_version(policy, version)
+
+    return resume_latest(run, load, partial(_save, run, learner))
 
 
 def _save(run: RunDir, learner: Learner, epoch: int) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -164,7 +165,7 @@ def learn_config(config: Config) -> LearnConfig:
 async def imitate(run: RunDir, parts: Parts, lessons: Sequence[Lesson], evaluate: Evaluate) -> None:
     """Fit the policies, with an evaluation before and one after; killed, it goes on from its last
     epoch. The best checkpoint of a run that learns nothing more is the one that this leaves."""
-    from sparring.training.finetune import fit_epochs
+    from sparring.training.finetune import fit_epochs, resume_fit
 
     folder = RunDir(run.path / FOLDER)
     folder.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -174,11 +175,10 @@ async def imitate(run: RunDir, parts: Parts, lessons: Sequence[Lesson], evaluate
         _write(folder.path, results)
     learner, epochs = parts.learner, parts.config.imitation.epochs
     learner.restart(learn_config(parts.config))
+    first = resume_fit(folder, learner)
     async with parts.engine.learning():
-        fit = asyncio.get_running_loop().run_in_executor(
-            bench(), lambda: fit_epochs(folder, learner, lessons, epochs)
-        )
-        await fit
+        fit = partial(fit_epochs, folder, learner, lessons, first, epochs)
+        await asyncio.get_running_loop().run_in_executor(bench(), fit)
     learner.restart(parts.config.learn)
     parts.engine.publish()
     results["after"] = await evaluate(run.path)

@@ -20,9 +20,9 @@ from sparring.evaluation.held_out import evaluate_held_out
 from sparring.evaluation.periodic import evaluate_periodically
 from sparring.models.compute_thread import workbench
 from sparring.models.device import choose_device
-from sparring.run import checkpoint, console_log, interrupt
+from sparring.run import checkpoint, interrupt
 from sparring.run.config import Config
-from sparring.run.lock import writing
+from sparring.run.job import working_in
 from sparring.run.rundir import RunDir, append, read_lines
 from sparring.run.tracking import Tracking
 from sparring.training import requirements
@@ -58,8 +58,7 @@ def train(
     names another one."""
     told = config.engine
     device = choose_device(told.device, told.dtype, config.learn.weights)[0]
-    kept = console_log.kept(path)
-    with interrupt.listening(), writing(path), kept, workbench(device):
+    with working_in(path), workbench(device):
         return _train(config, path, resume, resume_at, progress or (lambda metrics: None))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from sparring.run import checkpoint
 from sparring.run.config import Config
 from sparring.run.games import make_games
 from sparring.run.guard import Guard
+from sparring.run.job import resume_latest
 from sparring.run.rundir import RunDir, RunError
 from sparring.run.schedule import Step, steps_of
 from sparring.training import checkpoint_names, requirements
@@ -156,27 +158,15 @@ def resume_from(run: RunDir, parts: Parts, wanted: str | None = None) -> int:
     wanted by name. A run that has no checkpoint yet begins by making one."""
     if wanted is not None:
         return _resume_named(run, parts, wanted)
-    found = checkpoint.load_latest(run.checkpoints)
-    if found is None:
-        run.rewind(0)
-        parts.save(run, 0)
-        return 0
-    step, tensors, state, problems = found
-    _take(run, parts, checkpoint.step_name(step), tensors, state)
-    run.rewind(step)
+    step = resume_latest(run, partial(_load, run, parts), partial(parts.save, run))
     checkpoint.point(run.checkpoints, "best", parts.guard.best_step)
     parts.name_checkpoints(run)
-    for problem in problems:
-        log.warning("%s; going on from %s", problem, checkpoint.step_name(step))
-        run.event(step, "damaged_checkpoint", problem)
-    if step > 0:
-        run.event(step, "resumed", f"from {checkpoint.step_name(step)}")
     return step
 
 
 def _resume_named(run: RunDir, parts: Parts, wanted: str) -> int:
     step = checkpoint_names.find(run.checkpoints, wanted)
-    _take(run, parts, wanted, *checkpoint.load(run.checkpoints, step))
+    _load(run, parts, wanted, *checkpoint.load(run.checkpoints, step))
     run.rewind(step, "later")
     checkpoint.point(run.checkpoints, "best", parts.guard.best_step)
     parts.name_checkpoints(run)
@@ -184,7 +174,7 @@ def _resume_named(run: RunDir, parts: Parts, wanted: str) -> int:
     return step
 
 
-def _take(
+def _load(
     run: RunDir, parts: Parts, name: str, tensors: checkpoint.Tensors, state: dict[str, Any]
 ) -> None:
     """Load a checkpoint that fits this run, or say why it does not; nothing is written."""

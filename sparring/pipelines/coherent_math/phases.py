@@ -28,11 +28,11 @@ from sparring.pipelines.coherent_math.questions import (
     word_problem,
 )
 from sparring.pipelines.coherent_math.rollouts import collect_rollouts, read_rollouts
-from sparring.run import console_log, interrupt
+from sparring.run import console_log
 from sparring.run.config import Config, dump
 from sparring.run.games import load_game
+from sparring.run.job import working_in
 from sparring.run.lines import unfinished
-from sparring.run.lock import writing
 from sparring.run.rundir import RunDir, holds_something, write_whole
 from sparring.tasks import training_tasks
 
@@ -305,7 +305,7 @@ def train(config: Config, path: Path, *, resume: bool = False, say: Say = quiet)
 
 def run_all(config: Config, path: Path, *, resume: bool = False, say: Say = quiet) -> Path:
     """All phases into one folder. What is there and would come out the same is not made again."""
-    with interrupt.listening(), writing(path), console_log.kept(path):
+    with working_in(path):
         return _run_all(config, path, resume, say)
 
 

@@ -1,0 +1,48 @@
+"""What every long job shares, whatever it makes: one writer in its folder, signals that end it in
+good order, a console log, and going on from the newest whole checkpoint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sparring.run import checkpoint, console_log, interrupt
+from sparring.run.lock import writing
+from sparring.run.rundir import RunDir
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """The time in which this process works in a folder; a job inside a job of the same folder is
+    part of it."""
+    with interrupt.listening(), writing(folder), console_log.kept(folder):
+        yield
+
+
+def resume_latest(
+    run: RunDir,
+    load: Callable[[str, checkpoint.Tensors, dict[str, Any]], None],
+    save: Callable[[int], None],
+) -> int:
+    """The step to go on after: that of the newest whole checkpoint, which `load` is given with its
+    name, or 0, which is then saved. Logs are cut back to it; what is damaged is on record."""
+    found = checkpoint.load_latest(run.checkpoints)
+    if found is None:
+        run.rewind(0)
+        save(0)
+        return 0
+    step, tensors, state, problems = found
+    name = checkpoint.step_name(step)
+    load(name, tensors, state)
+    run.rewind(step)
+    for problem in problems:
+        log.warning("%s; going on from %s", problem, name)
+        run.event(step, "damaged_checkpoint", problem)
+    if step > 0:
+        run.event(step, "resumed", f"from {name}")
+    return step
