@@ -8,30 +8,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 
-_bench: ThreadPoolExecutor | None = None
-_threads = 0  # of the bench
+
+@dataclass
+class _Bench:
+    thread: ThreadPoolExecutor
+    threads: int  # that its operations are split over
+
+
+_current: ContextVar[_Bench | None] = ContextVar("bench", default=None)
 
 
 @contextmanager
 def workbench(device: str) -> Iterator[None]:
     """While this lasts, engines on a CPU compute on one thread, and whoever else asks for it. The
     thread that opens it gets by without a pool: so open it before anything is loaded."""
-    global _bench, _threads
-    if device != "cpu" or _bench is not None:
+    if device != "cpu" or _current.get() is not None:
         yield
         return
     import torch
 
-    before = _threads = torch.get_num_threads()
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
-    _bench = ThreadPoolExecutor(1, "bench", torch.set_num_threads, (before,))
-    _bench.submit(int).result()  # at once: threads that come later go by the number set last
+    thread = ThreadPoolExecutor(1, "bench", torch.set_num_threads, (before,))
+    thread.submit(int).result()  # at once: threads that come later go by the number set last
+    outer = _current.set(_Bench(thread, before))
     try:
         yield
     finally:
-        _bench.shutdown()
-        _bench = None
+        thread.shutdown()
+        _current.reset(outer)
         torch.set_num_threads(before)
 
 
@@ -39,20 +47,22 @@ def threads() -> int:
     """How many threads compute on this CPU: they decide how sums are split, and so last digits."""
     import torch
 
-    return _threads if _bench else torch.get_num_threads()
+    current = _current.get()
+    return current.threads if current else torch.get_num_threads()
 
 
 def use_threads(count: int) -> None:
     """Compute with so many threads from now on, whatever this machine would have chosen."""
-    global _threads
     import torch
 
-    if _bench is None:
+    current = _current.get()
+    if current is None:
         torch.set_num_threads(count)
     else:
-        _bench.submit(torch.set_num_threads, count).result()
-        _threads = count
+        current.thread.submit(torch.set_num_threads, count).result()
+        current.threads = count
 
 
 def bench() -> ThreadPoolExecutor | None:
-    return _bench
+    current = _current.get()
+    return current.thread if current else None

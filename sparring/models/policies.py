@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +23,15 @@ from sparring.models.loading import load_model
 from sparring.run.config import LearnConfig
 
 REFERENCE = "reference"  # begins the names of those that only score
+Weights = Callable[[str, dict[str, Tensor]], dict[str, Tensor]]  # of a policy by name
 
 
 class Policies(ABC):
     """What every kind of policies shares: a tokenizer and a version per name."""
+
+    # Where weights are spread over processes: parts to whole tensors, and back.
+    gather: Weights = staticmethod(lambda name, parts: parts)
+    scatter: Weights = staticmethod(lambda name, whole: whole)
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -90,10 +95,10 @@ class Policies(ABC):
         """The weights that learning `name` moves, by name."""
 
     def state(self, name: str) -> dict[str, Tensor]:
-        return {key: p.detach() for key, p in self.parameters(name).items()}
+        return self.gather(name, {key: p.detach() for key, p in self.parameters(name).items()})
 
     def load(self, name: str, state: dict[str, Tensor]) -> None:
-        mine = self.parameters(name)
+        mine, state = self.parameters(name), self.scatter(name, state)
         if set(mine) != set(state):
             odd = sorted(set(mine) ^ set(state))[:3]
             raise ValueError(f"these weights belong to another model: {', '.join(odd)} differ")

@@ -18,15 +18,14 @@ from sparring.core.types import MAIN, Lesson
 from sparring.learn.batches import members
 from sparring.learn.demonstrations import Demonstration, to_samples
 from sparring.learn.distributed import world
-from sparring.learn.distributed.team import TeamLearner, ignore_signals
+from sparring.learn.distributed.team import TeamLearner, ignore_signals, make_learner
 from sparring.learn.learner import Learner
 from sparring.models.chat import Chat
 from sparring.models.compute_thread import threads, use_threads
-from sparring.models.device import choose_device, fast_allocations, use_tf32
+from sparring.models.device import choose_device
 from sparring.models.export import export_policy
 from sparring.models.loading import ModelMissing
-from sparring.models.policies import LoraPolicies, Policies, load_policies
-from sparring.models.trained import find_trained
+from sparring.models.policies import LoraPolicies, Policies
 from sparring.run import checkpoint, interrupt, rank
 from sparring.run.config import Config, make_config
 from sparring.run.job import resume_latest, working_in
@@ -72,6 +71,8 @@ def finetune(
     """Fit a policy to demonstrations, from the start or from the last epoch that is whole."""
     if not shown:
         raise ConfigError("there is no demonstration to learn from")
+    if start is not None:
+        config = config.model_copy(update={"begin": {name: start}})
     told = {"kind": "demonstrations", "count": len(shown), "from": start or ""}
     told["sha256"] = digest([asdict(one) for one in shown])
 
@@ -82,9 +83,7 @@ def finetune(
             raise ConfigError(f"every demonstration is longer than the model's {limit} tokens")
         return samples
 
-    return fit_run(
-        config, path, make, told, name=name, start=start, resume=resume, progress=progress
-    )
+    return fit_run(config, path, make, told, name=name, resume=resume, progress=progress)
 
 
 def fit_run(
@@ -95,7 +94,6 @@ def fit_run(
     *,
     ready: Ready | None = None,
     name: str = MAIN,
-    start: str | None = None,
     resume: bool = False,
     progress: Progress | None = None,
 ) -> RunDir:
@@ -103,7 +101,7 @@ def fit_run(
     fitted to others is refused. `ready` may add to the lessons what only the model knows."""
     with working_in(path):
         _refuse_others(path, told)
-        with learning(config, name, start) as learner:
+        with learning(config, path, name) as learner:
             lessons = make(learner)  # before the folder: what cannot be used leaves nothing behind
             run = RunDir.open(path, config, resume=resume)
             write_whole(path / LESSONS, json.dumps(told, indent=1).encode())
@@ -150,12 +148,12 @@ def fit_epochs(
 
 
 @contextmanager
-def learning(config: Config, name: str, start: str | None) -> Iterator[Learner]:
+def learning(config: Config, path: Path, name: str) -> Iterator[Learner]:
     """The learner while it is needed. Where a launcher started several processes, the others make
     one like it and do what this one does, until it is done or leaves in good order."""
     if rank.size() > 1:
-        _all(config.engine.device).hand_out((config.model_dump(mode="json"), name, start))
-    learner = make_learner(config, name, start)
+        _all(config.engine.device).hand_out((config.model_dump(mode="json"), path, name))
+    learner = make_learner(config, path, [name])
     try:
         yield learner
     except (ConfigError, interrupt.Interrupted, interrupt.Left):
@@ -169,10 +167,10 @@ def help_fit(device: str) -> None:
     ignore_signals()
     together = _all(device)
     while (asked := together.hand_out()) is not None:
-        config, name, start = asked
+        config, path, name = asked
         try:
-            learner = make_learner(make_config(config), name, start)
-        except ConfigError:
+            learner = make_learner(make_config(config), path, [name])
+        except (ConfigError, ModelMissing):
             continue  # the first process says so
         assert isinstance(learner, TeamLearner)
         learner.serve()
@@ -195,43 +193,6 @@ def leading(device: str) -> Iterator[None]:
 
 def _all(device: str) -> world.World:
     return world.World(rank.size(), choose_device(device, "auto")[0])
-
-
-def make_learner(config: Config, name: str, start: str | None) -> Learner:
-    """The model on its device, with one policy to move, which begins as `start` says."""
-    if config.learn.spread:
-        raise ConfigError("learn.spread is for the loop; demonstrations and pairs learn without")
-    fast_allocations()
-    device, dtype = choose_device(config.engine.device, config.engine.dtype)
-    together = _all(config.engine.device)
-    device = world.own_device(device)
-    use_tf32(config.engine.tf32, device)
-    try:
-        policies = load_policies(
-            config.policy,
-            config.learn,
-            device=device,
-            dtype=dtype,
-            seed=config.seed,
-            template=config.template,
-        )
-    except ModelMissing as error:
-        raise ConfigError(str(error)) from error
-    policies.add(name)
-    if start is not None:
-        found = find_trained(start)
-        if found is None:
-            raise ConfigError(f"{start} is neither a run nor a folder with an adapter of peft")
-        if found.config.policy not in ("", config.policy):
-            raise ConfigError(f"{start} was made for {found.config.policy}, not {config.policy}")
-        try:
-            found.load_into(policies, name)
-        except ValueError as error:
-            raise ConfigError(f"{start} cannot be gone on from: {error}") from error
-    kind = TeamLearner if together.size > 1 else Learner
-    learner = kind(policies, [name], config.learn, seed=config.seed)
-    learner.world = together
-    return learner
 
 
 def digest(records: Any) -> str:

@@ -178,7 +178,10 @@ async def imitate(run: RunDir, parts: Parts, lessons: Sequence[Lesson], evaluate
     first = resume_fit(folder, learner)
     async with parts.engine.learning():
         fit = partial(fit_epochs, folder, learner, lessons, first, epochs)
-        await asyncio.get_running_loop().run_in_executor(bench(), fit)
+        if bench() is None:
+            fit()
+        else:
+            await asyncio.get_running_loop().run_in_executor(bench(), fit)
     learner.restart(parts.config.learn)
     parts.engine.publish()
     results["after"] = await evaluate(run.path)

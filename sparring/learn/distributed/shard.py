@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.utils import get_total_norm
 
 from sparring.learn.optimizer import Optimizer
 from sparring.models.policies import FullPolicies, LoraPolicies, Policies
@@ -54,19 +55,12 @@ class ShardedOptimizer(Optimizer):
     together = False  # one kernel for all cannot take parts and wholes
 
     def clip(self, max_norm: float) -> Tensor:
-        """As torch clips, over parts and wholes: the squares of parts are summed over processes."""
+        """As torch clips, with a norm for parts and one for wholes: one call takes no mixture."""
         gradients = [m.grad for m in self.masters.values() if m.grad is not None]
-        parts = [g.to_local() for g in gradients if isinstance(g, DTensor)]
+        parts = [g for g in gradients if isinstance(g, DTensor)]
         wholes = [g for g in gradients if not isinstance(g, DTensor)]
-        device = next(iter(self.masters.values())).device
-        square = torch.zeros((), device=device)
-        for part in parts:
-            square += part.square().sum()
-        torch.distributed.all_reduce(square)
-        for one in wholes:
-            square += one.square().sum()
-        norm = square.sqrt()
-        for one in [*parts, *wholes]:
+        norm = get_total_norm([whole(get_total_norm(some)) for some in (parts, wholes) if some])
+        for one in [*(part.to_local() for part in parts), *wholes]:
             one.mul_(torch.clamp(max_norm / (norm + 1e-6), max=1.0))
         return norm
 

@@ -93,10 +93,8 @@ def spread_out(learner: Learner) -> None:
 
     policies = learner.policies
     shard(policies)
-    state, load = policies.state, policies.load
 
-    def state_whole(name: str) -> dict[str, Tensor]:
-        parts = state(name)
+    def gather(name: str, parts: dict[str, Tensor]) -> dict[str, Tensor]:
         if not any(isinstance(tensor, DTensor) for tensor in parts.values()):
             return parts
         together = (
@@ -105,11 +103,11 @@ def spread_out(learner: Learner) -> None:
         with together:
             return {key: whole(tensor) for key, tensor in parts.items()}
 
-    def load_parts(name: str, found: dict[str, Tensor]) -> None:
+    def scatter(name: str, found: dict[str, Tensor]) -> dict[str, Tensor]:
         own = policies.parameters(name)
-        load(name, {k: like(t, own[k]) if k in own else t for k, t in found.items()})
+        return {k: like(t, own[k]) if k in own else t for k, t in found.items()}
 
-    policies.state, policies.load = state_whole, load_parts  # type: ignore[assignment,method-assign]
+    policies.gather, policies.scatter = gather, scatter
     learner.make_optimizer = ShardedOptimizer
     for name in learner.optimizers:
         learner.begin(name)
@@ -131,9 +129,11 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def make_learner(config: Config, folder: Path | None = None) -> Learner:
-    """The learner of a run in this folder, with its policies; one of a team where a launcher
-    started several."""
+def make_learner(
+    config: Config, folder: Path | None = None, learned: Sequence[str] | None = None
+) -> Learner:
+    """The learner of a run in this folder, with its policies: those in the seats of its games,
+    unless `learned` names them; one of a team where a launcher started several."""
     check_spread(config)
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
@@ -141,7 +141,7 @@ def make_learner(config: Config, folder: Path | None = None) -> Learner:
     together = world.World(rank.size(), device)
     device = world.own_device(device)
     use_tf32(config.engine.tf32, device)
-    learned = learned_policies(config, make_games(config.games).values())
+    learned = learned or learned_policies(config, make_games(config.games).values())
     words: dict[str, Any] = {
         "seed": config.seed,
         "canary": config.canary,

@@ -133,7 +133,7 @@ def terse_hints(size: int) -> dict[str, Mention]:
     return high | low
 
 
-def terse_cells(cells: Mapping[Cell, int], size: int) -> str:
+def terse_cells(cells: Mapping[Cell, float], size: int) -> str:
     """Cells by the letters of the hints: "Ad" is a good first one and a poor fourth."""
     hints = {(m.cell, m.high): letter for letter, m in terse_hints(size).items()}
     return "".join(hints[cell, worth >= UNKNOWN] for cell, worth in sorted(cells.items()))
