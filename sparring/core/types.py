@@ -154,6 +154,11 @@ class Pair:
 Lesson = Sample | Pair
 
 
+def members(lesson: Lesson) -> tuple[Sample, ...]:
+    """The sequences of a lesson: one, or the two of a pair."""
+    return (lesson.chosen, lesson.rejected) if isinstance(lesson, Pair) else (lesson,)
+
+
 def derive(*parts: object) -> int:
     """A 63-bit seed from any parts; the same parts always give the same seed."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()

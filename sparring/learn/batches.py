@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sparring.core.types import Lesson, Pair, Sample
+from sparring.core.types import Lesson, Sample, members
 
 Key = tuple[int, ...]
 Halves = tuple[Key, Key]  # a sequence's prompt, and what follows it
@@ -179,11 +179,6 @@ def _send(array: np.ndarray, device: torch.device | str) -> Tensor:
     if torch.device(device).type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
-
-
-def members(lesson: Lesson) -> tuple[Sample, ...]:
-    """The sequences of a lesson: one, or the two of a pair."""
-    return (lesson.chosen, lesson.rejected) if isinstance(lesson, Pair) else (lesson,)
 
 
 def by_budget(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from sparring.core.types import Episode, Sample
+from sparring.core.types import Episode, Sample, members
 from sparring.credit.samples import to_samples
-from sparring.learn.batches import by_budget, collate, members
+from sparring.learn.batches import by_budget, collate
 
 if TYPE_CHECKING:
     from sparring.learn.learner import Learner

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sparring.core.types import BASE, Lesson, Sample, derive
+from sparring.core.types import BASE, Lesson, Sample, derive, members
 from sparring.learn.activation_checkpointing import layers_of, recomputing
-from sparring.learn.batches import Batch, by_budget, collate, deal, members, pack, split
+from sparring.learn.batches import Batch, by_budget, collate, deal, pack, split
 from sparring.learn.canary import CanaryError as CanaryError
 from sparring.learn.canary import check_canary
 from sparring.learn.compile import fused

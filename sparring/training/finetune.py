@@ -11,31 +11,29 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
-from sparring.core.types import MAIN, Lesson
-from sparring.learn.batches import members
+from sparring.core.types import MAIN, Lesson, members
 from sparring.learn.demonstrations import Demonstration, to_samples
-from sparring.learn.distributed import world
-from sparring.learn.distributed.team import TeamLearner, ignore_signals, make_learner
-from sparring.learn.learner import Learner
 from sparring.models.chat import Chat
 from sparring.models.compute_thread import threads, use_threads
 from sparring.models.device import choose_device
-from sparring.models.export import export_policy
-from sparring.models.loading import ModelMissing
-from sparring.models.policies import LoraPolicies, Policies
 from sparring.run import checkpoint, interrupt, rank
 from sparring.run.config import Config, make_config
 from sparring.run.job import resume_latest, working_in
 from sparring.run.rundir import RunDir, append, write_whole
 from sparring.training.metrics import memory_peaks
 
+if TYPE_CHECKING:
+    from sparring.learn.distributed.world import World
+    from sparring.learn.learner import Learner
+    from sparring.models.policies import Policies
+
 LESSONS = "lessons.json"  # which lessons a folder was fitted to
 Progress = Callable[[dict[str, Any]], None]
-Make = Callable[[Learner], Sequence[Lesson]]
-Ready = Callable[[Learner, RunDir, Sequence[Lesson]], None]
+Make = Callable[["Learner"], Sequence[Lesson]]
+Ready = Callable[["Learner", RunDir, Sequence[Lesson]], None]
 
 
 def finetune_config(
@@ -151,6 +149,8 @@ def fit_epochs(
 def learning(config: Config, path: Path, name: str) -> Iterator[Learner]:
     """The learner while it is needed. Where a launcher started several processes, the others make
     one like it and do what this one does, until it is done or leaves in good order."""
+    from sparring.learn.distributed.team import make_learner
+
     if rank.size() > 1:
         _all(config.engine.device).hand_out((config.model_dump(mode="json"), path, name))
     learner = make_learner(config, path, [name])
@@ -164,6 +164,9 @@ def learning(config: Config, path: Path, name: str) -> Iterator[Learner]:
 
 def help_fit(device: str) -> None:
     """The life of a process other than the first: one learner after the other."""
+    from sparring.learn.distributed.team import TeamLearner, ignore_signals, make_learner
+    from sparring.models.loading import ModelMissing
+
     ignore_signals()
     together = _all(device)
     while (asked := together.hand_out()) is not None:
@@ -191,8 +194,10 @@ def leading(device: str) -> Iterator[None]:
     together.hand_out(None)
 
 
-def _all(device: str) -> world.World:
-    return world.World(rank.size(), choose_device(device, "auto")[0])
+def _all(device: str) -> World:
+    from sparring.learn.distributed.world import World
+
+    return World(rank.size(), choose_device(device, "auto")[0])
 
 
 def digest(records: Any) -> str:
@@ -225,5 +230,8 @@ def _save(run: RunDir, learner: Learner, epoch: int) -> None:
 
 def export_adapter(policies: Policies, name: str, config: Config, folder: Path) -> None:
     """The adapter in peft's own form, for whoever takes it elsewhere; full weights have none."""
+    from sparring.models.export import export_policy
+    from sparring.models.policies import LoraPolicies
+
     if isinstance(policies, LoraPolicies):
         export_policy(policies, name, config.policy, folder)

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from sparring.core.game import Game
-from sparring.core.types import Episode, Lesson, Pair
+from sparring.core.types import Episode, Lesson, members
 from sparring.run.schedule import Step
 
 
@@ -73,11 +73,7 @@ def predictions(episodes: Sequence[Episode]) -> dict[str, int]:
 
 def lesson_tokens(lessons: Sequence[Lesson]) -> int:
     """Tokens that the learner was given, prompts too; those that lessons share count each time."""
-    return sum(
-        len(sample.ids)
-        for lesson in lessons
-        for sample in ((lesson.chosen, lesson.rejected) if isinstance(lesson, Pair) else (lesson,))
-    )
+    return sum(len(sample.ids) for lesson in lessons for sample in members(lesson))
 
 
 def staleness(episodes: Sequence[Episode], versions: Mapping[str, int]) -> dict[str, float]:

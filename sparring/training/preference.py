@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from safetensors.torch import load_file, save_file
+from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
-from sparring.core.types import BASE, MAIN, Lesson, Pair, Sample
-from sparring.learn.batches import by_budget, collate, members
+from sparring.core.types import BASE, MAIN, Lesson, Pair, Sample, members
 from sparring.learn.demonstrations import Demonstration, to_sample
-from sparring.learn.learner import Learner
 from sparring.models.chat import Chat
 from sparring.run.config import Config
 from sparring.run.rundir import RunDir
 from sparring.training.finetune import Progress, digest, fit_run
+
+if TYPE_CHECKING:
+    from sparring.learn.learner import Learner
 
 CACHE = "reference.safetensors"
 
@@ -52,21 +50,26 @@ def to_pair(chat: Chat, preference: Preference, policy: str = MAIN) -> Pair:
 
 def add_reference(learner: Learner, pairs: Sequence[Pair], reference: str = BASE) -> None:
     """The reference's logprob of every token to learn from, written into the samples."""
+    import torch
+
+    from sparring.learn.batches import by_budget, collate
+
     pad = learner.policies.tokenizer.pad_token_id
     samples: list[Lesson] = [sample for pair in pairs for sample in members(pair)]
     for micro in by_budget(samples, learner.budget):
         batch = collate([s for x in micro for s in members(x)], pad, learner.policies.device)
         with torch.no_grad(), learner.policies.using(reference) as model:
-            found = learner.logprobs(model, batch)[0].tolist()
-        _write(micro, found)
+            logprobs = learner.logprobs(model, batch)[0].tolist()
+        _write(micro, logprobs)
 
 
-def _write(samples: Sequence[Lesson], found: Sequence[float]) -> None:
-    left = iter(found)
+def _write(samples: Sequence[Lesson], logprobs: Sequence[float]) -> None:
+    left = iter(logprobs)
     for lesson in samples:
         for sample in members(lesson):
-            places = range(len(sample.mask))
-            sample.logprobs = [next(left) if t and sample.mask[t] else 0.0 for t in places]
+            sample.logprobs = [
+                next(left) if t and masked else 0.0 for t, masked in enumerate(sample.mask)
+            ]
 
 
 def fit_preferences(
@@ -103,6 +106,9 @@ def fit_preferences(
 
 def cached(path: Path, pairs: Sequence[Pair], compute: Callable[[], None]) -> None:
     """Reference logprobs from the file, or computed and put there."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
     samples: list[Sample] = [sample for pair in pairs for sample in members(pair)]
     if path.is_file():
         kept = load_file(path)["logprobs"].tolist()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from sparring.core.types import Pair, Sample
-from sparring.learn.batches import collate, members
+from sparring.core.types import Pair, Sample, members
+from sparring.learn.batches import collate
 from sparring.learn.learner import Learner
 from sparring.learn.losses import Totals
 from sparring.models.loading import load_model

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from sparring.core.types import Pair, Sample
-from sparring.learn.batches import by_budget, collate, deal, members
+from sparring.core.types import Pair, Sample, members
+from sparring.learn.batches import by_budget, collate, deal
 from sparring.learn.learner import Learner
 from sparring.learn.losses import Totals
 from sparring.learn.objectives import likelihood_objective, preference_objective

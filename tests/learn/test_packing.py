@@ -8,10 +8,10 @@ import torch
 from transformers import AutoModelForCausalLM, BloomConfig, Gemma3TextConfig, MistralConfig
 
 from sparring.core.errors import ConfigError
-from sparring.core.types import Lesson, Pair, Sample
+from sparring.core.types import Lesson, Pair, Sample, members
 from sparring.learn import batches
 from sparring.learn import packing as packing_module
-from sparring.learn.batches import collate, members, pack
+from sparring.learn.batches import collate, pack
 from sparring.learn.learner import Learner
 from sparring.models.loading import nano_tokenizer
 from sparring.models.policies import FullPolicies
