@@ -124,8 +124,8 @@ def load_config(recipe: str, *, smoke: bool = False, **overrides: Any) -> Config
     >>> load_config("kuhn", iterations=3, learn__lr=1e-3).learn.lr
     0.001
     """
-    told = [f"{k.replace('__', '.')}={json.dumps(v)}" for k, v in overrides.items()]
-    return load_recipe(recipe, told, smoke=smoke)
+    keys = [f"{k.replace('__', '.')}={json.dumps(v)}" for k, v in overrides.items()]
+    return load_recipe(recipe, keys, smoke=smoke)
 
 
 def train(

@@ -11,21 +11,21 @@ from importlib import metadata
 
 def problems(version: str, gpus: int, found_gpus: int, port_in_use: int | None) -> list[str]:
     """What stands in the way here, each with what to do."""
-    found = []
+    reasons = []
     here = metadata.version("sparring")
     if here != version:
-        found.append(
+        reasons.append(
             f"sparring {here} is installed here and the job was made with {version}: install the "
             "same on all nodes, or keep the environment on a disk they share"
         )
     if found_gpus < gpus:
-        found.append(
+        reasons.append(
             f"{gpus} GPUs were asked for and torch sees {found_gpus}: choose another --partition, "
             "or install a torch that fits the driver"
         )
     if port_in_use is not None:
-        found.append(f"port {port_in_use} is in use by something else: submit again")
-    return found
+        reasons.append(f"port {port_in_use} is in use by something else: submit again")
+    return reasons
 
 
 def port_is_free(port: int) -> bool:
@@ -53,10 +53,10 @@ def main(words: list[str] | None = None) -> int:
     here = socket.gethostname()
     is_head = asked.head.split(".")[0] == here.split(".")[0]
     taken = asked.port if asked.port and is_head and not port_is_free(asked.port) else None
-    found = problems(asked.version, asked.gpus, gpus, taken)
-    for problem in found:
+    reasons = problems(asked.version, asked.gpus, gpus, taken)
+    for problem in reasons:
         print(f"sparring: on {here}: {problem}", file=sys.stderr)
-    return 2 if found else 0
+    return 2 if reasons else 0
 
 
 if __name__ == "__main__":

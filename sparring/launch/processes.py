@@ -75,12 +75,12 @@ def start_helpers(processes: int) -> None:
     os.environ |= dict(zip(_KEYS, values, strict=True))
     started = []
     for rank in range(1, processes):
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), _PARENT: str(os.getpid())}
+        position = {"RANK": str(rank), "LOCAL_RANK": str(rank), _PARENT: str(os.getpid())}
         words = _without_processes(sys.argv[1:])
         started.append(
             subprocess.Popen(
                 [sys.executable, "-m", "sparring", *words],
-                env=os.environ | place,
+                env=os.environ | position,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the first process

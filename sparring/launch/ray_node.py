@@ -89,19 +89,19 @@ def _wait_for_nodes(address: str, nodes: int) -> None:
     import ray
 
     until = time.monotonic() + _WAIT_S
-    found = 0
+    joined = 0
     while time.monotonic() < until:
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-            found = sum(node["Alive"] for node in ray.nodes())
+            joined = sum(node["Alive"] for node in ray.nodes())
             ray.shutdown()
         except (ConnectionError, RuntimeError, ValueError):
-            found = 0
-        if found >= nodes:
+            joined = 0
+        if joined >= nodes:
             return
         time.sleep(1)
     raise ConfigError(
-        f"{found} of {nodes} nodes joined the Ray cluster at {address} within {_WAIT_S:.0f} s: is "
+        f"{joined} of {nodes} nodes joined the Ray cluster at {address} within {_WAIT_S:.0f} s: is "
         "the port open between the nodes?"
     )
 

@@ -89,7 +89,7 @@ def script(job: Job, python: str = sys.executable) -> str:
 
 
 def _directives(job: Job) -> list[str]:
-    found = [
+    directives = [
         f"--job-name=sparring-{job.run.name}",
         f"--nodes={job.nodes}",
         f"--ntasks-per-node={job.tasks}",
@@ -100,12 +100,12 @@ def _directives(job: Job) -> list[str]:
         f"--output={job.logs.resolve()}/%j.log",
     ]
     if job.gpus:
-        found.append(f"--gpus-per-node={job.gpus}")
+        directives.append(f"--gpus-per-node={job.gpus}")
     if job.cpus:
-        found.append(f"--cpus-per-task={job.cpus}")
-    found += [f"--partition={job.partition}"] if job.partition else []
-    found += [f"--account={job.account}"] if job.account else []
-    return [*found, *job.more]
+        directives.append(f"--cpus-per-task={job.cpus}")
+    directives += [f"--partition={job.partition}"] if job.partition else []
+    directives += [f"--account={job.account}"] if job.account else []
+    return [*directives, *job.more]
 
 
 def _prologue(job: Job, python: str) -> list[str]:
@@ -192,9 +192,9 @@ def _sbatch(text: str, *words: str) -> str:
         ["sbatch", *words], input=text, capture_output=True, text=True, timeout=60
     )
     if done.returncode:
-        said = done.stderr.strip().replace("sbatch: ", "").replace("error: ", "")
+        reason = done.stderr.strip().replace("sbatch: ", "").replace("error: ", "")
         raise ConfigError(
-            f"Slurm refuses the job: {said}. `sinfo` shows what there is; --partition, --gpus, "
+            f"Slurm refuses the job: {reason}. `sinfo` shows what there is; --partition, --gpus, "
             "--time and --account say what is asked for"
         )
     return done.stdout

@@ -59,7 +59,7 @@ def finetune_config(
 def finetune(
     config: Config,
     path: Path,
-    shown: Sequence[Demonstration],
+    demonstrations: Sequence[Demonstration],
     *,
     name: str = MAIN,
     start: str | None = None,
@@ -67,42 +67,42 @@ def finetune(
     progress: Progress | None = None,
 ) -> RunDir:
     """Fit a policy to demonstrations, from the start or from the last epoch that is whole."""
-    if not shown:
+    if not demonstrations:
         raise ConfigError("there is no demonstration to learn from")
     if start is not None:
         config = config.model_copy(update={"begin": {name: start}})
-    told = {"kind": "demonstrations", "count": len(shown), "from": start or ""}
-    told["sha256"] = digest([asdict(one) for one in shown])
+    facts = {"kind": "demonstrations", "count": len(demonstrations), "from": start or ""}
+    facts["sha256"] = digest([asdict(one) for one in demonstrations])
 
     def make(learner: Learner) -> Sequence[Lesson]:
         limit = getattr(learner.policies.config, "max_position_embeddings", None)
-        samples = to_samples(Chat(learner.policies.tokenizer), shown, name, limit)
+        samples = to_samples(Chat(learner.policies.tokenizer), demonstrations, name, limit)
         if not samples:
             raise ConfigError(f"every demonstration is longer than the model's {limit} tokens")
         return samples
 
-    return fit_run(config, path, make, told, name=name, resume=resume, progress=progress)
+    return fit_run(config, path, make, facts, name=name, resume=resume, progress=progress)
 
 
 def fit_run(
     config: Config,
     path: Path,
     make: Make,
-    told: dict[str, Any],
+    facts: dict[str, Any],
     *,
     ready: Ready | None = None,
     name: str = MAIN,
     resume: bool = False,
     progress: Progress | None = None,
 ) -> RunDir:
-    """Epochs over the lessons that `make` gives; `told` says which they are, and a folder that was
+    """Epochs over the lessons that `make` gives; `facts` says which they are, and a folder that was
     fitted to others is refused. `ready` may add to the lessons what only the model knows."""
     with working_in(path):
-        _refuse_others(path, told)
+        _refuse_others(path, facts)
         with learning(config, path, name) as learner:
             lessons = make(learner)  # before the folder: what cannot be used leaves nothing behind
             run = RunDir.open(path, config, resume=resume)
-            write_whole(path / LESSONS, json.dumps(told, indent=1).encode())
+            write_whole(path / LESSONS, json.dumps(facts, indent=1).encode())
             first = resume_fit(run, learner)
             if ready is not None:
                 ready(learner, run, lessons)
@@ -204,9 +204,9 @@ def digest(records: Any) -> str:
     return hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()
 
 
-def _refuse_others(path: Path, told: dict[str, Any]) -> None:
+def _refuse_others(path: Path, facts: dict[str, Any]) -> None:
     file = path / LESSONS
-    if file.is_file() and json.loads(file.read_text()) != told:
+    if file.is_file() and json.loads(file.read_text()) != facts:
         raise ConfigError(f"{path} was fitted to other lessons; choose another folder")
 
 

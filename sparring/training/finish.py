@@ -23,7 +23,7 @@ from sparring.training.imitation import sources
 
 UNTRAINED = "untrained"
 IMITATED = "after_imitation"
-_SHOWN = 12  # evaluation games kept for the report, per opponent
+_KEPT = 12  # evaluation games kept for the report, per opponent
 _RUNGS = 6  # checkpoints on the ladder
 
 
@@ -56,16 +56,16 @@ async def _closing_evaluation(run: RunDir) -> None:
     engine, name = load_engine(f"{run.path}@last", **_device(config))
     warm = MAIN in sources(config)  # then what it began with was fitted, and the base was not
     add_policy(engine, f"{run.path}@0", IMITATED if warm else UNTRAINED)
-    found, episodes = await _measure(config, games, engine, name)
+    results, episodes = await _measure(config, games, engine, name)
     if warm:
         fitted, _ = await _measure(config, games, engine, IMITATED)
-        for game, results in fitted.items():
-            found[game][IMITATED] = results
-    found[UNTRAINED], _ = await _measure(config, games, engine, BASE if warm else UNTRAINED)
-    write_whole(run.path / "evaluation.json", json.dumps(found, indent=1).encode())
-    shown = [e for i, e in enumerate(episodes) if i % config.evaluate.final < _SHOWN]
+        for game, of_game in fitted.items():
+            results[game][IMITATED] = of_game
+    results[UNTRAINED], _ = await _measure(config, games, engine, BASE if warm else UNTRAINED)
+    write_whole(run.path / "evaluation.json", json.dumps(results, indent=1).encode())
+    kept = [e for i, e in enumerate(episodes) if i % config.evaluate.final < _KEPT]
     run.write_episodes(
-        run.path / "evaluation_games.jsonl.gz", (json.dumps(episode_to_json(e)) for e in shown)
+        run.path / "evaluation_games.jsonl.gz", (json.dumps(episode_to_json(e)) for e in kept)
     )
 
 
@@ -115,14 +115,14 @@ async def _ladder(run: RunDir) -> None:
             seed=config.seed, sampling=as_trained(config),
         )  # fmt: skip
     fitted = fit(results)
-    found = {
+    ladder = {
         "model": MODEL,
-        "played": {name: described(games[name], found) for name, found in used.items()},
+        "played": {name: described(games[name], how) for name, how in used.items()},
         "draw": fitted.draw,
         "ratings": [rating._asdict() for rating in fitted.ratings],
         "results": [result._asdict() for result in results],
     }
-    write_whole(run.path / "ladder.json", json.dumps(found, indent=1).encode())
+    write_whole(run.path / "ladder.json", json.dumps(ladder, indent=1).encode())
 
 
 def _device(config: Config) -> dict[str, str]:

@@ -44,8 +44,8 @@ Evaluate = Callable[[Path], Awaitable[dict[str, float]]]
 
 def sources(config: Config) -> dict[str, tuple[str, str]]:
     """What each policy that learns is to imitate: (`scripted`, `2000`) …"""
-    found = {name: imitated(policy) for name, policy in config.begin.items()}
-    return {name: source for name, source in found.items() if source is not None}
+    parsed = {name: imitated(policy) for name, policy in config.begin.items()}
+    return {name: source for name, source in parsed.items() if source is not None}
 
 
 def gather(parts: Parts, path: Path) -> list[Lesson] | None:

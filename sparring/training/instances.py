@@ -50,7 +50,7 @@ def instances(episodes: Sequence[Episode], grouping: Grouping = "table") -> list
     """Two instances for each game of two: what each player was asked first, and all it said.
     `table` puts all games on one table under one index, `game` only the two of a game."""
     tables = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
-    found = []
+    rows = []
     for number, episode in enumerate(episodes):
         if episode.void is not None:
             continue
@@ -60,10 +60,8 @@ def instances(episodes: Sequence[Episode], grouping: Grouping = "table") -> list
             prompt = [{"role": "user", "content": turns[0].shown}]
             reward = episode.rewards[seat]
             for sample in join([(turn, 0.0) for turn in turns if turn.trainable]):
-                found.append(
-                    Instance(index, seat, episode.id, episode.task, reward, prompt, sample)
-                )
-    return found
+                rows.append(Instance(index, seat, episode.id, episode.task, reward, prompt, sample))
+    return rows
 
 
 def split_tables(episodes: Sequence[Episode], val: float) -> tuple[list[Episode], list[Episode]]:
@@ -78,10 +76,10 @@ def split_tables(episodes: Sequence[Episode], val: float) -> tuple[list[Episode]
     )
 
 
-def lessons(found: Sequence[Instance], *, scale: bool, leave_one_out: bool) -> list[Sample]:
+def lessons(rows: Sequence[Instance], *, scale: bool, leave_one_out: bool) -> list[Sample]:
     """Samples with the advantages that GRPO gives within each index."""
     groups: dict[int, list[Instance]] = {}
-    for one in found:
+    for one in rows:
         groups.setdefault(one.index, []).append(one)
     samples = []
     for group in groups.values():
@@ -103,12 +101,12 @@ def game_record(episode: Episode, index: int) -> dict[str, Any]:
     return {**head, "episode": episode_to_json(episode)}
 
 
-def write_parquet(path: Path, source: Source, found: Sequence[Instance], split: str) -> None:
+def write_parquet(path: Path, source: Source, instances: Sequence[Instance], split: str) -> None:
     """The columns verl's dataset asks for, and beside them what was sampled."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = [_row(one, source, split) for one in found]
+    rows = [_row(one, source, split) for one in instances]
     table = pa.Table.from_pylist(
         rows, schema=_schema().with_metadata({"sparring": source.as_json()})
     )
@@ -139,13 +137,13 @@ def read_parquet(path: Path) -> tuple[Source, list[Instance]]:
 def _source(path: Path, note: bytes | None) -> Source:
     if note is None:
         raise ConfigError(f"{path} was not written by `sparring selfplay`: it says nothing of it")
-    said = json.loads(note)
-    if said.get("format") != FORMAT:
+    metadata = json.loads(note)
+    if metadata.get("format") != FORMAT:
         raise ConfigError(
-            f"{path} has format {said.get('format')}, and this version of sparring reads {FORMAT}: "
+            f"{path} has format {metadata.get('format')}; this version of sparring reads {FORMAT}: "
             "play the games again, or read them with the version that wrote them"
         )
-    return Source(said["game"], said["options"], said["grouping"])
+    return Source(metadata["game"], metadata["options"], metadata["grouping"])
 
 
 def _row(one: Instance, source: Source, split: str) -> dict[str, Any]:

@@ -40,18 +40,18 @@ def make_jobs(
         table, seed = i // config.collect.group, derive(config.seed, iteration, i)
         of_group = derive(config.seed, iteration, "group", table)
         name = random.Random(of_group).choices(names, weights)[0]
-        given, place = (tasks or {}).get(name), (iteration - 1) * tables + table
+        given, index = (tasks or {}).get(name), (iteration - 1) * tables + table
         jobs.append(
             Job(
                 id=f"{iteration}-{i}",
                 name=name,
                 game=games[name],
-                task=draw(games[name].suited(given, seed), config.seed, place)
+                task=draw(games[name].suited(given, seed), config.seed, index)
                 if given
                 else games[name].task(of_group),
                 seed=seed,
                 # One for the whole group: it is to compare like with like.
-                seating=opponents.seating(games[name].seats, place, derive(of_group, "seating")),
+                seating=opponents.seating(games[name].seats, index, derive(of_group, "seating")),
                 group=f"{iteration}-{table}",
                 learned=learned,
                 learning=learning,

@@ -32,7 +32,7 @@ from sparring.training.jobs import make_jobs
 from sparring.training.metrics import (
     lesson_tokens,
     memory_peaks,
-    place,
+    schedule_position,
     staleness,
     summaries,
     summarize,
@@ -56,8 +56,8 @@ def train(
 ) -> RunDir:
     """Run a config into a folder, from the start or from its last good checkpoint; `resume_at`
     names another one."""
-    told = config.engine
-    device = choose_device(told.device, told.dtype, config.learn.weights)[0]
+    engine = config.engine
+    device = choose_device(engine.device, engine.dtype, config.learn.weights)[0]
     with working_in(path), workbench(device):
         return _train(config, path, resume, resume_at, progress or (lambda metrics: None))
 
@@ -119,9 +119,9 @@ async def _record_first(run: RunDir, parts: Parts, tracking: Tracking) -> None:
 
 async def _evaluate_apart(parts: Parts, folder: Path) -> dict[str, float]:
     """All evaluations of a run, outside its iterations; details go into the folder."""
-    found = await _evaluate(parts)
-    found |= await evaluate_held_out(parts.config, parts.games, parts.engine)
-    return found | await evaluate_periodically(parts.config, parts.engine, folder, 0)
+    metrics = await _evaluate(parts)
+    metrics |= await evaluate_held_out(parts.config, parts.games, parts.engine)
+    return metrics | await evaluate_periodically(parts.config, parts.engine, folder, 0)
 
 
 async def _loop(
@@ -157,12 +157,13 @@ async def _iterate(
     started = time.perf_counter()
     played = await _played(run, parts, batches, iteration)
     episodes, collected = played.episodes, time.perf_counter()
-    told = await batches.learn(partial(_learn, run, parts, played, iteration))
+    stats = await batches.learn(partial(_learn, run, parts, played, iteration))
     parts.opponents.learn_scores(against_league(episodes))
     parts.opponents.grow(parts.learner.policies, iteration)
     batches.learned(iteration)
     learned = time.perf_counter()
-    metrics = {"iteration": iteration, **place(step), **summarize(episodes), **told}
+    metrics = {"iteration": iteration, **schedule_position(step), **summarize(episodes)}
+    metrics |= stats
     metrics |= summaries(parts.games, episodes) | parts.collecting.metrics()
     metrics |= parts.curriculum.metrics()
     metrics |= {f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()}
@@ -221,17 +222,17 @@ async def _played(run: RunDir, parts: Parts, batches: InTurn | Ahead, iteration:
 
 
 def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[str, float]:
-    """The weights move; what there is to say of it."""
+    """One iteration of learning: its metrics."""
     requirements.need_whole_draws(parts.config, played.episodes)
     policies = parts.learner.policies
     versions = {name: policies.version(name) for name in policies.names()}
     check_versions(played.episodes, versions, parts.config.collect.ahead)
     behind = staleness(played.episodes, versions)
-    lessons, told = parts.teacher.lessons(played.episodes, iteration, run.path)
+    lessons, of_teacher = parts.teacher.lessons(played.episodes, iteration, run.path)
     stats = parts.learner.fit(lessons, iteration - 1, parts.config.iterations)
     parts.teacher.learned(policies, iteration, run.path)
-    found = {"lesson_tokens": lesson_tokens(lessons), **behind, **told, **stats}
-    return held_to_who_spoke(found, played.canary)
+    metrics = {"lesson_tokens": lesson_tokens(lessons), **behind, **of_teacher, **stats}
+    return held_to_who_spoke(metrics, played.canary)
 
 
 async def _evaluate(parts: Parts) -> dict[str, float]:
@@ -241,7 +242,7 @@ async def _evaluate(parts: Parts) -> dict[str, float]:
     if MAIN not in parts.learner.policies.names():  # seats of their own have no common opponent
         return {}
     config = parts.config.evaluate
-    found, _ = await evaluate(
+    results, _ = await evaluate(
         parts.games,
         parts.engine,
         count=config.games,
@@ -249,4 +250,4 @@ async def _evaluate(parts: Parts) -> dict[str, float]:
         sampling=as_trained(parts.config),
         temperature=config.temperature,
     )
-    return as_metrics(found)
+    return as_metrics(results)

@@ -47,13 +47,13 @@ def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
 
 def summaries(games: Mapping[str, Game], episodes: Sequence[Episode]) -> dict[str, float]:
     """What each game has to say of its own episodes."""
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for name, game in games.items():
-        found |= game.summary([e for e in episodes if e.game == name and e.void is None])
-    return found
+        metrics |= game.summary([e for e in episodes if e.game == name and e.void is None])
+    return metrics
 
 
-def place(step: Step | None) -> dict[str, Any]:
+def schedule_position(step: Step | None) -> dict[str, Any]:
     """Where in its schedule an iteration is."""
     if step is None:
         return {}
@@ -67,8 +67,8 @@ def place(step: Step | None) -> dict[str, Any]:
 
 def predictions(episodes: Sequence[Episode]) -> dict[str, int]:
     """How many predictions were right, in games where there is something to predict."""
-    found = [e.facts["predicted"] for e in episodes if "predicted" in e.facts]
-    return {"reward/successful_predictions_count": sum(map(bool, found))} if found else {}
+    outcomes = [e.facts["predicted"] for e in episodes if "predicted" in e.facts]
+    return {"reward/successful_predictions_count": sum(map(bool, outcomes))} if outcomes else {}
 
 
 def lesson_tokens(lessons: Sequence[Lesson]) -> int:
@@ -92,11 +92,11 @@ def memory_peaks() -> dict[str, float]:
     """The most memory that this process has held so far, and on its GPU where it uses one."""
     unit = 1 if sys.platform == "darwin" else 1024  # of what the system counts in, in bytes
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    found = {"memory/cpu_peak_gb": peak / 2**30}
+    peaks = {"memory/cpu_peak_gb": peak / 2**30}
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
-        found["memory/gpu_peak_gb"] = torch.cuda.max_memory_allocated() / 2**30
-    return found
+        peaks["memory/gpu_peak_gb"] = torch.cuda.max_memory_allocated() / 2**30
+    return peaks
 
 
 def timings(

@@ -89,11 +89,11 @@ class Opponents:
 
 def against_league(episodes: list[Episode]) -> list[tuple[str, float]]:
     """Our points in each game against a historical self: 1, a half or 0."""
-    found = []
+    results = []
     for episode in episodes:
         mine = [s for s, policy in episode.seating.items() if policy == MAIN]
         others = [s for s, policy in episode.seating.items() if policy.startswith(f"{MAIN}@")]
         if mine and others and episode.void is None:
             gap = episode.rewards[mine[0]] - episode.rewards[others[0]]
-            found.append((episode.seating[others[0]], 0.5 + 0.5 * ((gap > 0) - (gap < 0))))
-    return found
+            results.append((episode.seating[others[0]], 0.5 + 0.5 * ((gap > 0) - (gap < 0))))
+    return results

@@ -96,10 +96,10 @@ class Ahead:
 
     async def played(self, iteration: int) -> Played:
         started = time.perf_counter()
-        found = await self._planned[iteration].games
+        played = await self._planned[iteration].games
         del self._planned[iteration]
-        found.split["blocked"] = time.perf_counter() - started
-        return found
+        played.split["blocked"] = time.perf_counter() - started
+        return played
 
     async def learn(self, lesson: Callable[[], Found]) -> Found:
         from sparring.models.device import on_own_stream
@@ -120,8 +120,8 @@ class Ahead:
         snapshot = self.parts.learner.policies.snapshot(self._known)
         self._known = dict(snapshot.versions)
         for number in wanted:
-            shown = snapshot if number == begin else None  # the next is played with the same
-            games = self._play(self.jobs_of(number), shown, self._planned.get(number - 1))
+            weights = snapshot if number == begin else None  # the next is played with the same
+            games = self._play(self.jobs_of(number), weights, self._planned.get(number - 1))
             self._planned[number] = _Planned(iteration, asyncio.ensure_future(games))
 
     async def _play(
@@ -136,13 +136,13 @@ class Ahead:
         if snapshot is not None:
             collecting.policies.show(snapshot)
             collecting.publish()
-        found = await _play(self.parts, lambda: jobs)
+        played = await _play(self.parts, lambda: jobs)
         # Before the copy moves on: afterwards nobody has the weights that spoke.
-        found.canary = await asyncio.get_running_loop().run_in_executor(
+        played.canary = await asyncio.get_running_loop().run_in_executor(
             self._hearing,
-            partial(spoken_gaps, learner, collecting.policies, found.episodes, config.canary),
+            partial(spoken_gaps, learner, collecting.policies, played.episodes, config.canary),
         )
-        return found
+        return played
 
     async def rolled_back(self, iteration: int) -> None:
         """What was played, or is being played, was played by weights that are gone."""
@@ -181,13 +181,13 @@ def make_batches(parts: Parts, jobs_of: JobsOf, first: int) -> InTurn | Ahead:
 def held_to_who_spoke(stats: Mapping[str, float], canary: Mapping[str, float]) -> dict[str, float]:
     """Of stale games, what the learner finds in place of the canary is how far it has moved since;
     the canary proper was heard when they had been played."""
-    found = dict(stats)
+    metrics = dict(stats)
     for name, gap in canary.items():
         prefix = f"learn/{name}/" if f"learn/{name}/canary" in stats else "learn/"
-        if f"{prefix}canary" in found:
-            found[f"{prefix}drift"] = found[f"{prefix}canary"]
-            found[f"{prefix}canary"] = gap
-    return found
+        if f"{prefix}canary" in metrics:
+            metrics[f"{prefix}drift"] = metrics[f"{prefix}canary"]
+            metrics[f"{prefix}canary"] = gap
+    return metrics
 
 
 def check_ahead(config: Config) -> None:

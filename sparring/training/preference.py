@@ -85,8 +85,8 @@ def fit_preferences(
         raise ConfigError("pairs are learned from with learn.objective=preference")
     if not preferences:
         raise ConfigError("there is no valid pair to learn from")
-    told = {"kind": "preferences", "count": len(preferences)}
-    told["sha256"] = digest([p.as_json() for p in preferences])
+    facts = {"kind": "preferences", "count": len(preferences)}
+    facts["sha256"] = digest([p.as_json() for p in preferences])
 
     def make(learner: Learner) -> Sequence[Lesson]:
         limit = getattr(learner.policies.config, "max_position_embeddings", None)
@@ -101,7 +101,7 @@ def fit_preferences(
         pairs = [lesson for lesson in lessons if isinstance(lesson, Pair)]
         cached(run.path / CACHE, pairs, lambda: add_reference(learner, pairs))
 
-    return fit_run(config, path, make, told, ready=ready, resume=resume, progress=progress)
+    return fit_run(config, path, make, facts, ready=ready, resume=resume, progress=progress)
 
 
 def cached(path: Path, pairs: Sequence[Pair], compute: Callable[[], None]) -> None:

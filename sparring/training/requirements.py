@@ -28,17 +28,17 @@ log = logging.getLogger(__name__)
 
 def tasks_of(config: Config, games: Mapping[str, Game]) -> dict[str, list[Task]]:
     """The tasks of every game that does not make its own."""
-    found = {}
+    tasks = {}
     for name, game in games.items():
         if game.problems:
             source = config.tasks.source or "shipped"
-            found[name] = usable(game, training_tasks(config.tasks, game.problems), source)
+            tasks[name] = usable(game, training_tasks(config.tasks, game.problems), source)
             try:
                 held_out = held_out_tasks(config.tasks, game.problems)
-                game.check_all([*found[name], *held_out], config.sandbox)
+                game.check_all([*tasks[name], *held_out], config.sandbox)
             except ConfigError as error:
                 raise ConfigError(f"{source}: {error}") from error
-    return found
+    return tasks
 
 
 def usable(game: Game, tasks: Sequence[Task], source: str) -> list[Task]:
@@ -96,11 +96,11 @@ def need_jail(config: Config, games: Iterable[Game]) -> None:
         return
     from sparring.judge.sandbox import probe
 
-    found = probe()
-    if not found.ok:
+    jail = probe()
+    if not jail.ok:
         raise ConfigError(
             f"this run executes programs that a model writes, and there is no jail for them: "
-            f"{found.explanation}. Install it ({found.install}), or say `sandbox: unsafe` to run "
+            f"{jail.explanation}. Install it ({jail.install}), or say `sandbox: unsafe` to run "
             "them with your own rights."
         )
 
@@ -125,15 +125,15 @@ def _seated(config: Config) -> list[str]:
 
 def seat_servers(config: Config) -> dict[str, OpenAIEngine]:
     """A line to every player on a server; each is reached once before the run begins."""
-    found = {}
+    servers = {}
     for policy in _seated(config):
         server = server_of(policy, config.servers)
         if server is not None:
             from sparring.engines.openai import OpenAIEngine
 
-            found[policy] = OpenAIEngine(server, label_of(policy, config.servers))
-            found[policy].line.reach()
-    return found
+            servers[policy] = OpenAIEngine(server, label_of(policy, config.servers))
+            servers[policy].line.reach()
+    return servers
 
 
 def seat_players(config: Config, engine: OwnEngine) -> None:

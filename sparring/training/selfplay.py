@@ -88,9 +88,9 @@ def _generate(
     train, val = split_tables(episodes, plan.val)
     counts = {}
     for path, part, split in ((TRAIN, train, "train"), (VAL, val, "val")):
-        found = instances(part, plan.grouping)
-        write_parquet(out / path, plan.source(), found, split)
-        counts[f"{split}_instances"] = len(found)
+        made = instances(part, plan.grouping)
+        write_parquet(out / path, plan.source(), made, split)
+        counts[f"{split}_instances"] = len(made)
     return {"out": str(out), "games": len(episodes), **counts, **summary(episodes)}
 
 
@@ -189,12 +189,12 @@ def _refuse_others(plan: Plan, out: Path, resume: bool) -> None:
 def summary(episodes: Sequence[Episode]) -> dict[str, Any]:
     """What the games came to: the game's own measures, or the mean reward of each seat."""
     fair = [e for e in episodes if e.void is None]
-    found: dict[str, Any] = {"void": len(episodes) - len(fair)}
+    counts: dict[str, Any] = {"void": len(episodes) - len(fair)}
     own = load_game(fair[0].game).measures(fair, "") if fair else {}
     if own:
-        return found | _rounded(own)
+        return counts | _rounded(own)
     seats = fair[0].rewards if fair else {}
-    return found | _rounded({f"reward_{s}": fmean(e.rewards[s] for e in fair) for s in seats})
+    return counts | _rounded({f"reward_{s}": fmean(e.rewards[s] for e in fair) for s in seats})
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
