@@ -19,13 +19,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from sparring.core.errors import ConfigError
 
 LOCK = ".lock"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-_held: set[Path] = set()  # by this process, which may ask again for what it has
+# What this job holds and may ask for again; another thread of the same process may not.
+_held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 log = logging.getLogger(__name__)
 
 
@@ -51,7 +53,7 @@ def writing_file(path: Path) -> Iterator[None]:
 @contextmanager
 def _locked(file: Path, what: Path) -> Iterator[None]:
     name = Path(os.path.abspath(file))
-    if name in _held:
+    if name in _held.get():
         yield
         return
     new = [folder for folder in file.parents if not folder.exists()]
@@ -60,11 +62,11 @@ def _locked(file: Path, what: Path) -> Iterator[None]:
     except BaseException:
         _remove_empty(new)
         raise
-    _held.add(name)
+    outer = _held.set(_held.get() | {name})
     try:
         yield
     finally:
-        _held.discard(name)
+        _held.reset(outer)
         file.unlink(missing_ok=True)  # while it is held: whoever comes next makes a new one
         os.close(handle)
         _remove_empty(new)

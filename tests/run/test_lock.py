@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_a_second_writer_is_told_of_the_first_and_a_crash_lets_go(tmp_path: Path
     with writing(tmp_path / "run"), writing(tmp_path / "run"):  # whoever has it may ask again
         pass
     assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_job_may_ask_again_and_another_thread_may_not(tmp_path: Path) -> None:
+    with writing(tmp_path / "run"), writing(tmp_path / "run"):
+        with ThreadPoolExecutor() as pool, pytest.raises(Taken):
+            pool.submit(lambda: writing(tmp_path / "run").__enter__()).result()
+    with writing(tmp_path / "run"):
+        pass
 
 
 def test_what_is_written_stays_and_what_is_refused_does_not(tmp_path: Path) -> None:
