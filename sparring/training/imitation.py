@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sparring.training.state import Parts
 
 FOLDER = "imitation"
+_TOO_LONG = 0.1  # share of a program's replies that may be too long, and are not learned from
 EVALUATION = "evaluation.json"  # of the policy before and after it was fitted
 Evaluate = Callable[[Path], Awaitable[dict[str, float]]]
 
@@ -82,14 +83,16 @@ def play_programs(parts: Parts, name: str, kind: str, count: int, chat: Chat) ->
     """So many games with a program in the seats of a policy. Its turns hold the ids that the
     policy would see and say in its place."""
 
+    too_long: list[tuple[Turn, int]] = []  # and how many tokens it might have had
+
     def transcribe(request: Request, turn: Turn) -> None:
         reply, most = chat.reply_ids(turn.text), request.sampling.max_tokens
-        if len(reply) - 1 > most:
-            raise ConfigError(
-                f"begin.{name}: the {turn.policy} player says {turn.text!r}, {len(reply) - 1} "
-                f"tokens, and the policy may say {most}; choose a style or max_tokens that fits"
-            )
-        turn.prompt_ids, turn.token_ids = chat.prompt_ids(request), reply[:most]
+        if len(reply) - 1 > most:  # its end may be cut off
+            too_long.append((turn, most))
+        turn.prompt_ids, turn.token_ids = (
+            chat.prompt_ids(request),
+            reply[: max(most, len(reply) - 1)],
+        )
         turn.logprobs = [0.0] * len(turn.token_ids)
 
     async def play() -> list[Episode]:
@@ -98,7 +101,18 @@ def play_programs(parts: Parts, name: str, kind: str, count: int, chat: Chat) ->
         async with opened(parts.curriculum.all_games(), parts.config.sandbox):
             return await collect(jobs, _nobody, sampling=sampling, transcribe=transcribe)
 
-    return asyncio.run(play())
+    episodes = asyncio.run(play())
+    turns = sum(turn.trainable for episode in episodes for turn in episode.turns)
+    if len(too_long) > turns * _TOO_LONG:
+        turn, most = too_long[0]
+        raise ConfigError(
+            f"begin.{name}: {len(too_long)} of {turns} replies of the {kind} player are longer "
+            f"than the policy's, which may say {most} tokens, such as {turn.text[:80]!r}; choose "
+            "another style or max_tokens"
+        )
+    for turn, _ in too_long:
+        turn.trainable = False
+    return episodes
 
 
 def _job(parts: Parts, name: str, kind: str, index: int) -> Job:

@@ -49,9 +49,9 @@ def test_a_second_writer_is_told_of_the_first_and_a_crash_lets_go(tmp_path: Path
 
 
 def test_a_job_may_ask_again_and_another_thread_may_not(tmp_path: Path) -> None:
-    with writing(tmp_path / "run"), writing(tmp_path / "run"):
-        with ThreadPoolExecutor() as pool, pytest.raises(Taken):
-            pool.submit(lambda: writing(tmp_path / "run").__enter__()).result()
+    run = tmp_path / "run"
+    with writing(run), writing(run), ThreadPoolExecutor() as pool, pytest.raises(Taken):
+        pool.submit(lambda: writing(run).__enter__()).result()
     with writing(tmp_path / "run"):
         pass
 

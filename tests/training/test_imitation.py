@@ -130,7 +130,7 @@ def test_demonstrations_of_a_file_are_imitated(tmp_path: Path) -> None:
         ("kuhn", ["begin.nobody=perfect:5"], "no policy 'nobody' learns"),
         ("kuhn", ["begin.main=demonstrations:nowhere.jsonl"], "nowhere.jsonl"),
         ("matching-warm", [*MATCHING, "games.matching.style=short", "games.matching.max_tokens=3"],
-         "the policy may say 3"),
+         "which may say 3 tokens"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_imitated_is_refused_and_nothing_is_written(
