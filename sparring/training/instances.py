@@ -140,7 +140,8 @@ def _source(path: Path, note: bytes | None) -> Source:
     metadata = json.loads(note)
     if metadata.get("format") != FORMAT:
         raise ConfigError(
-            f"{path} has format {metadata.get('format')}; this version of sparring reads {FORMAT}: "
+            f"{path} has format {metadata.get('format')}, "
+            f"and this version of sparring reads {FORMAT}: "
             "play the games again, or read them with the version that wrote them"
         )
     return Source(metadata["game"], metadata["options"], metadata["grouping"])
