@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -237,3 +240,31 @@ def test_values_and_whole_tests_rule_alike() -> None:
         ("fail", "fail"),
         ("fail", "fail"),
     ]
+
+
+@jail
+def test_tests_that_compile_to_nothing_are_void() -> None:
+    ruled = verdict("def f(n): return n", "for n in range(3):\n    assert f(n) == n\nreturn")
+    assert (ruled.status, ruled.kind) == ("void", "tests")
+    assert "outside function" in ruled.detail
+
+
+@jail
+def test_a_program_that_keeps_its_tests_waiting_fails_on_a_crowded_processor() -> None:
+    """The tests sleep while the program waits for a processor: time that counts for neither, or
+    they would end first and the endless import would be called a fault of the tests."""
+    cores = os.sched_getaffinity(0)
+    one = {min(cores)}
+    os.sched_setaffinity(0, one)
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        tests = "for n in range(3):\n    assert f(n) == n"
+        endless = verdict("while True: pass", tests, timeout_s=0.4)
+        idle = verdict("def f(n): return n", f"while True: pass\n{tests}", timeout_s=0.4)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+        os.sched_setaffinity(0, cores)
+    assert (endless.status, endless.kind) == ("fail", "time-out")
+    assert (idle.status, idle.kind) == ("void", "tests")

@@ -110,7 +110,7 @@ def test_one_builtin_at_most_is_the_programs(tests: str, defined: str, shadow: A
     ],
 )
 def test_names_of_whole_tests(tests: str, reads: Any, binds: Any) -> None:
-    assert global_names((("<test 1>", tests),), ()) == (reads, binds)
+    assert global_names([compile(tests, "<test 1>", "exec")], ()) == (reads, binds)
 
 
 def test_check_takes_as_many_functions_as_are_named() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from sparring.core.types import Verdict
 from sparring.judge.python.expressions import TooMuch, evaluate
-from sparring.judge.python.names import BUILTINS, global_names
-from sparring.judge.python.plan import BadTests, Check, Plan, plan_tests
+from sparring.judge.python.names import BUILTINS
+from sparring.judge.python.plan import BadTests, Check, Plan, for_the_link, plan_tests
 from sparring.judge.sandbox.bwrap import SandboxMissing
 from sparring.judge.sandbox.inside import wire
 from sparring.judge.sandbox.outcome import LARGE, Execution, Limits
@@ -105,6 +105,8 @@ class Judge:
                 if verdict is not None:
                     return verdict
             return await self._by_link(code, plan, timeout_s)
+        except BadTests as error:  # they parse, and do not compile
+            return Verdict("void", "tests", str(error))
         except SandboxMissing as error:
             return Verdict("void", "jail", str(error))
 
@@ -120,7 +122,6 @@ class Judge:
         return rule(plan, done)
 
     async def _by_link(self, code: str, plan: Plan, timeout_s: float | None) -> Verdict:
-        reads, binds = global_names(plan.parts, plan.shadow)
         program = {"mode": "serve", "code": code, "files": bool(USES_FILES.search(code))}
         tests = {
             "mode": "tests",
@@ -128,8 +129,7 @@ class Judge:
             "entry": plan.entry,
             "check": plan.call_check,
             "shadow": plan.shadow,
-            "reads": reads,
-            "binds": binds,
+            **for_the_link(plan.parts, plan.shadow),
             "files": any(USES_FILES.search(text) for _, text in plan.parts),
         }
         served, checked = await self.pool.execute_pair(program, tests, timeout_s=timeout_s)
@@ -229,8 +229,9 @@ def rule_pair(served: Execution, checked: Execution) -> Verdict:
         if done.status == "void":
             return Verdict("void", done.kind, done.detail, seconds)
     if checked.kind == "time-out":
-        # Once they have a value of the program's, it may be what keeps them: range(10 ** 12).
-        if type(checked.result) is dict and not checked.result.get("asked"):
+        # Before the program was ready, and once they have a value of it, it may be what keeps
+        # them: an endless import, range(10 ** 12).
+        if type(checked.result) is dict and checked.result.get("idle_tests"):
             return Verdict("void", "tests", "the tests themselves did not end", seconds)
         return Verdict("fail", "time-out", checked.detail, seconds)
     ruled = checked.result if type(checked.result) is dict else {}

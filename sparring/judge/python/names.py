@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import ast
 import builtins
-import symtable
-from functools import lru_cache
+import dis
+import inspect
+from collections.abc import Iterable, Iterator
+from types import CodeType
 
 BUILTINS = frozenset(dir(builtins))
+EXTENDED_ARG = dis.EXTENDED_ARG
+LOADS = {  # operation → by how many bits its argument is shifted; LOAD_GLOBAL has a flag in it
+    dis.opmap[name]: int(name == "LOAD_GLOBAL")
+    for name in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS")
+    if name in dis.opmap
+}
+STORES = {dis.opmap[name] for name in ("STORE_NAME", "STORE_GLOBAL")}
 DYNAMIC = frozenset({"eval", "exec", "globals", "locals", "vars", "dir", "__import__", "compile"})
 
 
@@ -57,28 +66,51 @@ def _plainly_called(statement: ast.stmt, own: set[str]) -> set[str]:
     }
 
 
-@lru_cache(maxsize=256)
 def global_names(
-    parts: tuple[tuple[str, str], ...], shadow: tuple[str, ...]
+    codes: Iterable[CodeType], shadow: tuple[str, ...]
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """The global names that the tests read, builtins aside, and those that they bind; None and
-    nothing where it cannot be told."""
-    reads: set[str] = set()
-    binds: set[str] = set()
-    for label, text in parts:
-        try:
-            scopes = [symtable.symtable(text, label, "exec")]
-        except (SyntaxError, ValueError, RecursionError):
-            return None, ()
-        for scope in scopes:
-            scopes += scope.get_children()
-            for name in scope.get_symbols():
-                if scope.get_type() == "module" or name.is_global():
-                    binds |= (
-                        {name.get_name()} if name.is_assigned() or name.is_imported() else set()
-                    )
-                    reads |= {name.get_name()} if name.is_referenced() else set()
+    """The global names that compiled tests read, builtins aside, and those that they bind; None
+    and nothing where it cannot be told."""
+    reads, binds = reads_and_binds(codes)
     known = {name for name in reads if name in BUILTINS and name not in shadow}
     if known & DYNAMIC:
         return None, ()
     return tuple(sorted(reads - known)), tuple(sorted(binds))
+
+
+def reads_and_binds(codes: Iterable[CodeType]) -> tuple[set[str], set[str]]:
+    reads: set[str] = set()
+    binds: set[str] = set()
+    for module in codes:
+        for code in (module, *_nested(module)):
+            loaded, stored = _names_of(code)
+            if code is not module and not code.co_flags & inspect.CO_OPTIMIZED:
+                loaded, stored = loaded - stored, set()  # a class: its names are its own
+            reads |= loaded
+            binds |= stored
+    return reads, binds
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield inner
+            yield from _nested(inner)
+
+
+def _names_of(code: CodeType) -> tuple[set[str], set[str]]:
+    """The names that one code object, without those inside it, loads and stores outside its own
+    local variables. Read from its bytes: symbol tables would mean to parse it once more."""
+    loaded: set[str] = set()
+    stored: set[str] = set()
+    argument = 0
+    for operation, low in zip(code.co_code[::2], code.co_code[1::2], strict=True):
+        argument = argument << 8 | low
+        if operation == EXTENDED_ARG:
+            continue
+        if operation in LOADS:
+            loaded.add(code.co_names[argument >> LOADS[operation]])
+        elif operation in STORES:
+            stored.add(code.co_names[argument])
+        argument = 0
+    return loaded, stored

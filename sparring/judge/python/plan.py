@@ -9,18 +9,30 @@ from __future__ import annotations
 
 import ast
 import copy
+import marshal
+import re
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import MAGIC_NUMBER
+from types import CodeType
+from typing import Any
 
 from sparring.judge.python.expressions import FUNCTIONS, METHODS, MODULES, TYPES, Value, fold
-from sparring.judge.python.names import BUILTINS, shadowed
+from sparring.judge.python.names import BUILTINS, global_names, reads_and_binds, shadowed
+from sparring.judge.python.plain_asserts import plain_asserts
 from sparring.judge.sandbox.inside.remote import CLASS_NAME, PREDICATES
 
 MOST_TEXT = 1 << 20
 WRAPPERS = {"list", "tuple", "set", "frozenset", "sorted", "dict", "next"}
 ANY_METHOD = frozenset(name for names in METHODS.values() for name in names)
+OWN_NAMES = BUILTINS | MODULES.keys() | {"check"}  # never the program's, unless it shadows them
 IMPORTABLE = frozenset(sys.stdlib_module_names) | {"numpy"}
+NOT_SIMPLE = re.compile(  # statements that tests made of asserts alone do not have
+    r"^(?:for|while|with|try|class|async|def (?!check\b)|(?!METADATA\b)\w+ *=[^=])"
+    r"|^ +(?:for|while|with|try|if|def)\b",
+    re.MULTILINE,
+)
 
 
 class BadTests(ValueError):
@@ -32,12 +44,12 @@ class Check:
     """One assert with the program's values taken out."""
 
     test: ast.expr
-    whole: ast.expr  # as it was written
+    whole: ast.expr | str  # as it was written
     numbers: tuple[int, ...]  # of the program's values that it needs
 
     @property
     def source(self) -> str:
-        return ast.unparse(self.whole)
+        return self.whole if isinstance(self.whole, str) else ast.unparse(self.whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +79,15 @@ def plan_tests(
     parts += [(f"<test {n}>", text) for n, text in enumerate(tests, 1) if text.strip()]
     if not any(label != "<setup>" for label, _ in parts):
         raise BadTests("the problem has no tests")
+    if not entry and (plan := _plain_plan(tuple(parts), defined)) is not None:
+        return plan
+    if (entry or not defined) and any(NOT_SIMPLE.search(text) for _, text in parts):
+        return _whole_plan(tuple(parts), entry)
     trees = [(label, _parse(label, text)) for label, text in parts]
     check = _check_function(trees)
     called = check is not None and _calls_check(trees)
     if check is not None and not called:
-        wanted = len(check.args.args)
-        if not entry:
-            raise BadTests("the tests define check() but nothing names the function to check")
-        if wanted != len(entry):
-            raise BadTests(f"check() takes {wanted} functions, and entry names {len(entry)}")
+        _match_entry(len(check.args.args), entry)
     shadow = shadowed(trees, entry, defined)
     try:
         split = _Split(trees, entry, shadow)
@@ -95,11 +107,72 @@ def plan_tests(
     )
 
 
-def _parse(label: str, text: str) -> ast.Module:
+def _plain_plan(parts: tuple[tuple[str, str], ...], defined: frozenset[str]) -> Plan | None:
+    if any(len(text) > MOST_TEXT for _, text in parts):
+        return None
+    rows = plain_asserts(text for _, text in parts)
+    if rows is None:
+        return None
+    called = {row.name for row in rows}
+    shadow = called & defined if len(called) == 1 else set()
+    if called & (OWN_NAMES - shadow):
+        return None
+    checks = [
+        Check(
+            ast.Compare(Value(n), [ast.Eq()], [ast.Constant(row.expected)]),
+            row.source,
+            (n,),
+        )
+        for n, row in enumerate(rows)
+    ]
+    calls = tuple((row.call, "") for row in rows)
+    return Plan(True, (), calls, tuple(checks), parts, (), False, tuple(shadow))
+
+
+def _whole_plan(parts: tuple[tuple[str, str], ...], entry: tuple[str, ...]) -> Plan:
+    """For tests that surely cannot be taken apart: compiled once, with no syntax tree."""
+    codes = compiled(parts)
+    check = [
+        inner
+        for code in codes
+        for inner in code.co_consts
+        if isinstance(inner, CodeType) and inner.co_name == "check"
+        if inner.co_argcount and not inner.co_kwonlyargcount
+    ]
+    shadow = tuple(name for name in entry if name in BUILTINS)
+    call_check = bool(check) and "check" not in reads_and_binds(codes)[0]
+    if call_check:
+        _match_entry(check[0].co_argcount, entry)
+    return Plan(False, (), (), (), parts, entry, call_check, shadow)
+
+
+@lru_cache(maxsize=64)
+def for_the_link(parts: tuple[tuple[str, str], ...], shadow: tuple[str, ...]) -> dict[str, Any]:
+    """What the tests' process needs beside their text: which names to ask the program for, and
+    their code, for an interpreter of the same version."""
+    codes = compiled(parts)
+    reads, binds = global_names(codes, shadow)
+    code = (MAGIC_NUMBER + marshal.dumps(codes)).hex()
+    return {"reads": reads, "binds": binds, "code": code}
+
+
+def _match_entry(wanted: int, entry: tuple[str, ...]) -> None:
+    if not entry:
+        raise BadTests("the tests define check() but nothing names the function to check")
+    if wanted != len(entry):
+        raise BadTests(f"check() takes {wanted} functions, and entry names {len(entry)}")
+
+
+@lru_cache(maxsize=64)
+def compiled(parts: tuple[tuple[str, str], ...]) -> tuple[CodeType, ...]:
+    return tuple(_parse(label, text, 0) for label, text in parts)
+
+
+def _parse(label: str, text: str, flags: int = ast.PyCF_ONLY_AST) -> Any:
     if len(text) > MOST_TEXT:
         raise BadTests(f"{label.strip('<>')} has {len(text)} characters; the most is {MOST_TEXT}")
     try:
-        return ast.parse(text)
+        return compile(text, label, "exec", flags, dont_inherit=True)
     except SyntaxError as error:
         raise BadTests(
             f"{label.strip('<>')} line {error.lineno} does not parse: {error.msg}"
@@ -143,7 +216,7 @@ class _Split:
         self.imports: list[tuple[str, str | None, str | None]] = []
         self.calls: list[tuple[str, str]] = []
         self.checks: list[Check] = []
-        self.known = (BUILTINS - set(shadow)) | {"check"}  # never the program's
+        self.known = (BUILTINS - set(shadow)) | {"check"}
         self.modules: dict[str, str] = {}  # name in the tests -> module it is
         self.library: dict[str, tuple[str, str]] = {}  # name in the tests -> whose it is
 

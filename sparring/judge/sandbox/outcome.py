@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from sparring.judge.sandbox import procfs
 from sparring.judge.sandbox.inside import wire
-from sparring.judge.sandbox.inside.link import ASKED
+from sparring.judge.sandbox.inside.link import READY
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ def _ruling(
     if killed == "memory":
         return "fail", "memory", f"its processes used more than {limits.memory_mb} MB", None
     if killed and killed != "ended":
-        begun = {"asked": os.pread(files.result, len(ASKED), 0) == ASKED}
-        return "fail", "time-out", f"not done after {killed} s", begun
+        idle_tests = os.pread(files.result, len(READY), 0) == READY
+        return "fail", "time-out", f"not done after {killed} s", {"idle_tests": idle_tests}
     if size > RESULT_BYTES:
         return "fail", "output limit", f"a result of more than {RESULT_BYTES} bytes", LARGE
     result = None

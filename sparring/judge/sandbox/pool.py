@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sparring.judge.sandbox import bwrap, procfs
@@ -39,6 +40,7 @@ class Job:
     killed: str = ""
     pid: int = 0
     slow: Callable[[], None] | None = None  # called when it turns out to take long
+    partner: Job | None = None  # at the other end of its link, where one waits while the other runs
 
     def kill(self, why: str) -> None:
         if self.zygote.process.poll() is not None:
@@ -53,11 +55,13 @@ class Job:
             self.zygote.stop()
 
     def deadline(self) -> None:
-        """Time spent waiting for a processor is the machine's fault and is not counted."""
+        """Time spent waiting for a processor is the machine's fault and is not counted, be it
+        this one or the partner it waits for that had to."""
         if self.done.done() or self.killed:
             return
         wall = time.perf_counter() - self.started
-        waited = min(procfs.waited(self.pid), wall) if self.pid else 0.0
+        pids = [job.pid for job in (self, self.partner) if job and job.pid]
+        waited = min(sum(map(procfs.waited, pids)), wall)
         left = self.timeout_s - (wall - waited)
         if left > 0.01 and wall < self.stretch * self.timeout_s:
             asyncio.get_running_loop().call_later(max(left, 0.05), self.deadline)
@@ -264,17 +268,28 @@ class Pool:
     ) -> tuple[Execution, Execution]:
         """A program and the tests that call it, in two jails with a link between them."""
         left, right = socket.socketpair()
-        under_way: list[Job] = []
+        under_way: dict[str, Job] = {}
+
+        def announce(side: str, job: Job) -> None:
+            under_way[side] = job
+            if side == "tests":
+                place.holds(job)
+            if len(under_way) == 2:
+                one, other = under_way.values()
+                one.partner, other.partner = other, one
+
         async with _Place(self) as place:
             serving = asyncio.ensure_future(
-                self._run(program, timeout_s, peer=left, announce=under_way.append)
+                self._run(program, timeout_s, peer=left, announce=partial(announce, "program"))
             )
             try:
-                checked = await self._run(tests, timeout_s, peer=right, announce=place.holds)
+                checked = await self._run(
+                    tests, timeout_s, peer=right, announce=partial(announce, "tests")
+                )
             finally:
-                for job in under_way:
-                    job.kill("ended")
-                if not under_way:
+                if "program" in under_way:
+                    under_way["program"].kill("ended")
+                else:
                     serving.cancel()
             return await serving, checked
 

@@ -12,7 +12,8 @@ from . import wire
 SIZE = struct.Struct("=I")
 MOST = 256 << 20  # bytes of a message; the memory of either side ends sooner as a rule
 CHUNK = 1 << 16
-ASKED = b'{"asked":1}'  # shorter than any result, so that none keeps an end of it
+# How far tests came, for when they do not end. Shorter than any result, so that none keeps an end.
+READY, ASKED = b'{"asked":0}', b'{"asked":1}'
 
 
 class TooLarge(Exception):
@@ -44,31 +45,35 @@ class Link:
             raise LinkLost(f"the other side is gone ({error})") from None
 
     def receive(self) -> dict[str, Any]:
-        size = SIZE.unpack(self._exactly(SIZE.size))[0]
-        if size > MOST:
-            raise LinkLost(f"a message of {size} bytes; the most is {MOST}")
+        raw = self.ahead or self._read()
+        while len(raw) < SIZE.size:
+            raw += self._read()
+        end = SIZE.size + SIZE.unpack_from(raw)[0]
+        if end > MOST:
+            raise LinkLost(f"a message of {end} bytes; the most is {MOST}")
+        if len(raw) < end:
+            parts, have = [raw], len(raw)
+            while have < end:
+                parts.append(self._read(min(end - have, 1 << 20)))
+                have += len(parts[-1])
+            raw = b"".join(parts)
+        self.ahead = raw[end:]
         try:
-            message = wire.load(self._exactly(size))
+            message = wire.load(raw[SIZE.size : end])
         except wire.WireError as error:
             raise LinkLost(str(error)) from None
         if type(message) is not dict:
             raise LinkLost("a message that is no object")
         return message
 
-    def _exactly(self, size: int) -> bytes:
-        parts, have = [self.ahead], len(self.ahead)
-        while have < size:
-            try:
-                part = os.read(self.fd, max(CHUNK, min(size - have, 1 << 20)))
-            except OSError as error:
-                raise LinkLost(str(error)) from None
-            if not part:
-                raise LinkLost("the other side ended")
-            parts.append(part)
-            have += len(part)
-        whole = b"".join(parts)
-        self.ahead = whole[size:]
-        return whole[:size]
+    def _read(self, size: int = CHUNK) -> bytes:
+        try:
+            part = os.read(self.fd, max(CHUNK, size))
+        except OSError as error:
+            raise LinkLost(str(error)) from None
+        if not part:
+            raise LinkLost("the other side ended")
+        return part
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         self.asked += 1

@@ -152,7 +152,7 @@ class Side:
         try:
             sent = message["args"]
             args = wire.decode(sent, self.resolve)
-            kwargs = wire.decode(message.get("kwargs", ["d"]), self.resolve)
+            kwargs = wire.decode(message["kwargs"], self.resolve) if "kwargs" in message else {}
             value = self.do(message["op"], args, kwargs)
             answer: dict[str, Any] = {"value": self.encode(value)}
             if message["op"] == "call" and not CONSTANT.issuperset(map(type, args[1:])):

@@ -321,6 +321,10 @@ def load_own(raw: bytes) -> Any:
 def load(raw: bytes) -> Any:
     """JSON of hostile origin: whatever is wrong with it, the answer is one kind of error."""
     try:
-        return json.loads(raw)
-    except (ValueError, RecursionError, MemoryError) as error:
+        text = raw.decode()
+        data, end = _scan(text, 0)
+    except (ValueError, StopIteration, RecursionError, MemoryError) as error:
         raise WireError(f"not JSON: {error!s:.100}") from None
+    if end != len(text):
+        raise WireError("not JSON: more than one value")
+    return data
