@@ -17,11 +17,11 @@ demo: setup ## train tic-tac-toe self-play from random weights, then show the re
 	  $(BIN)/sparring train tictactoe --run $(DEMO) $$resume; \
 	fi
 
-# Much of a test is waiting, for child processes and judges: four at a time and the types beside them keep
+# Much of a test is waiting, for child processes and judges: three at a time and the types beside them keep
 # two cores busy.
 test: packages setup smollm2 verl lint ## lint, types and tests
 	@$(BIN)/mypy > $(VENV)/types.log 2>&1 & types=$$!; \
-	$(BIN)/pytest -n 4 --dist loadfile; tests=$$?; \
+	$(BIN)/pytest -n 3 --dist loadfile; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types.log; exit $$((tests + types))
 	@if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore tests/bridges; fi
 

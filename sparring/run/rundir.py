@@ -114,19 +114,14 @@ class RunDir:
 
     def record(self, metrics: dict[str, Any], episodes: Iterable[Episode]) -> None:
         """One iteration's facts. Episodes first, so that a metrics line never lacks its games."""
-        lines = (json.dumps(episode_to_json(e), separators=(",", ":")) for e in episodes)
         try:
-            self.write_episodes(self._episodes_of(metrics["iteration"]), lines)
+            write_episodes(self._episodes_of(metrics["iteration"]), episodes)
             append(self.metrics, metrics)
         except OSError as error:
             raise RunError(
                 f"iteration {metrics['iteration']} could not be recorded: "
                 f"{error.strerror or error}. The checkpoints are whole; make room, then --resume."
             ) from error
-
-    def write_episodes(self, path: Path, lines: Iterable[str]) -> None:
-        text = "".join(f"{line}\n" for line in lines).encode()
-        write_whole(path, gzip.compress(text, compresslevel=1, mtime=0))
 
     def event(self, iteration: int, event: str, detail: str) -> None:
         append(self.events, {"iteration": iteration, "event": event, "detail": detail})
@@ -162,11 +157,21 @@ class RunDir:
                 shutil.rmtree(folder)
 
     def read_episodes(self, iteration: int) -> list[Episode]:
-        with gzip.open(self._episodes_of(iteration), "rt") as file:
-            return [episode_from_json(json.loads(line)) for line in file]
+        return read_episodes(self._episodes_of(iteration))
 
     def _episodes_of(self, iteration: int) -> Path:
         return self.episodes / f"{iteration:06d}.jsonl.gz"
+
+
+def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
+    lines = (json.dumps(episode_to_json(e), separators=(",", ":")) for e in episodes)
+    text = "".join(f"{line}\n" for line in lines).encode()
+    write_whole(path, gzip.compress(text, compresslevel=1, mtime=0))
+
+
+def read_episodes(path: Path) -> list[Episode]:
+    with gzip.open(path, "rt") as file:
+        return [episode_from_json(json.loads(line)) for line in file]
 
 
 def changes(before: Config, config: Config) -> list[str]:

@@ -10,14 +10,14 @@ from typing import Any
 
 from sparring.core.game import Game, Probe
 from sparring.core.plugin import load_all
-from sparring.core.types import BASE, MAIN, Episode, Sampling, derive, episode_to_json
+from sparring.core.types import BASE, MAIN, Episode, Sampling, derive
 from sparring.engines.engine import OwnEngine
 from sparring.engines.load import add_policy, load_engine
 from sparring.run import checkpoint
 from sparring.run.config import Config
 from sparring.run.games import make_games
 from sparring.run.lock import writing
-from sparring.run.rundir import RunDir, write_whole
+from sparring.run.rundir import RunDir, write_episodes, write_whole
 from sparring.run.seats import learned_policies
 from sparring.training.imitation import sources
 
@@ -64,9 +64,7 @@ async def _closing_evaluation(run: RunDir) -> None:
     results[UNTRAINED], _ = await _measure(config, games, engine, BASE if warm else UNTRAINED)
     write_whole(run.path / "evaluation.json", json.dumps(results, indent=1).encode())
     kept = [e for i, e in enumerate(episodes) if i % config.evaluate.final < _KEPT]
-    run.write_episodes(
-        run.path / "evaluation_games.jsonl.gz", (json.dumps(episode_to_json(e)) for e in kept)
-    )
+    write_episodes(run.path / "evaluation_games.jsonl.gz", kept)
 
 
 async def _measure(

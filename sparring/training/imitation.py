@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -29,7 +30,7 @@ from sparring.run import checkpoint
 from sparring.run.config import Config
 from sparring.run.imitated import imitated
 from sparring.run.learning import LearnConfig
-from sparring.run.rundir import RunDir, read_lines, write_whole
+from sparring.run.rundir import RunDir, read_episodes, read_lines, write_episodes, write_whole
 from sparring.run.seats import own_seating
 from sparring.tasks import draw
 
@@ -49,16 +50,35 @@ def sources(config: Config) -> dict[str, tuple[str, str]]:
     return {name: source for name, source in parsed.items() if source is not None}
 
 
-def gather(parts: Parts, path: Path) -> list[Lesson] | None:
+@dataclass
+class Demonstrated:
+    """What policies are to be fitted to, and the games it comes from by policy."""
+
+    lessons: list[Lesson] = field(default_factory=list)
+    games: dict[str, list[Episode]] = field(default_factory=dict)
+
+
+def gather(parts: Parts, path: Path) -> Demonstrated | None:
     """What the policies of a run in this folder are to be fitted to first; None where that has
-    been done, or was not asked for. Nothing is written."""
+    been done, or was not asked for. Games that are on record are not played again; nothing is
+    written."""
     wanted = sources(parts.config)
     if not wanted or checkpoint.steps(path / "checkpoints"):
         return None
-    return [lesson for name, source in wanted.items() for lesson in _lessons(parts, name, *source)]
+    demonstrated = Demonstrated()
+    for name, (kind, source) in wanted.items():
+        demonstrated.lessons += _lessons(parts, name, kind, source, path, demonstrated.games)
+    return demonstrated
 
 
-def _lessons(parts: Parts, name: str, kind: str, source: str) -> list[Sample]:
+def _lessons(
+    parts: Parts,
+    name: str,
+    kind: str,
+    source: str,
+    path: Path,
+    games: dict[str, list[Episode]],
+) -> list[Sample]:
     from sparring.learn.demonstrations import read_demonstrations
     from sparring.learn.demonstrations import to_samples as as_samples
     from sparring.models.chat import Chat
@@ -69,7 +89,12 @@ def _lessons(parts: Parts, name: str, kind: str, source: str) -> list[Sample]:
     if kind == "demonstrations":
         samples = as_samples(chat, read_demonstrations(source), name, limit)
     else:
-        episodes = play_programs(parts, name, kind, int(source), chat)
+        kept = path / FOLDER / _games_of(name)
+        if kept.exists():
+            episodes = read_episodes(kept)
+        else:
+            episodes = play_programs(parts, name, kind, int(source), chat)
+        games[name] = episodes
         samples = to_samples(episodes, [[1.0] * len(e.turns) for e in episodes])
         samples = [s for s in samples if limit is None or len(s.ids) <= limit]
     if not samples:
@@ -176,13 +201,18 @@ def learn_config(config: Config) -> LearnConfig:
     return config.learn.model_copy(update=changed)
 
 
-async def imitate(run: RunDir, parts: Parts, lessons: Sequence[Lesson], evaluate: Evaluate) -> None:
+async def imitate(
+    run: RunDir, parts: Parts, demonstrated: Demonstrated, evaluate: Evaluate
+) -> None:
     """Fit the policies, with an evaluation before and one after; killed, it goes on from its last
     epoch. The best checkpoint of a run that learns nothing more is the one that this leaves."""
     from sparring.training.finetune import fit_epochs, resume_fit
 
     folder = RunDir(run.path / FOLDER)
     folder.checkpoints.mkdir(parents=True, exist_ok=True)
+    for name, episodes in demonstrated.games.items():
+        if not (folder.path / _games_of(name)).exists():
+            write_episodes(folder.path / _games_of(name), episodes)
     results = _results(run.path)
     if "before" not in results:
         results["before"] = await evaluate(folder.path)
@@ -191,7 +221,7 @@ async def imitate(run: RunDir, parts: Parts, lessons: Sequence[Lesson], evaluate
     learner.restart(learn_config(parts.config))
     first = resume_fit(folder, learner)
     async with parts.engine.learning():
-        fit = partial(fit_epochs, folder, learner, lessons, first, epochs)
+        fit = partial(fit_epochs, folder, learner, demonstrated.lessons, first, epochs)
         if bench() is None:
             fit()
         else:
@@ -203,7 +233,7 @@ async def imitate(run: RunDir, parts: Parts, lessons: Sequence[Lesson], evaluate
     if "eval/score" in results["after"]:
         parts.guard.improved(results["after"]["eval/score"], 0)
     if not any(e["event"] == "imitated" for e in read_lines(run.events)):
-        run.event(0, "imitated", _summary(parts.config, results, len(lessons)))
+        run.event(0, "imitated", _summary(parts.config, results, len(demonstrated.lessons)))
 
 
 def first_line(run: Path) -> dict[str, Any]:
@@ -222,6 +252,10 @@ def _summary(config: Config, results: dict[str, Any], lessons: int) -> str:
     scores = [results[when].get("eval/score") for when in ("before", "after")]
     gain = "" if None in scores else f"; score {scores[0]:.3f} before, {scores[1]:.3f} after"
     return f"{who}: {lessons} lessons, {config.imitation.epochs} epochs{gain}"
+
+
+def _games_of(name: str) -> str:
+    return f"{name}.jsonl.gz"
 
 
 def _results(run: Path) -> dict[str, Any]:

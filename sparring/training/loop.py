@@ -14,7 +14,7 @@ from typing import Any
 
 from sparring.core.collect import Job
 from sparring.core.game import opened
-from sparring.core.types import MAIN, Lesson
+from sparring.core.types import MAIN
 from sparring.engines.published import check_versions
 from sparring.evaluation.held_out import evaluate_held_out
 from sparring.evaluation.periodic import evaluate_periodically
@@ -27,7 +27,7 @@ from sparring.run.rundir import RunDir, append, read_lines
 from sparring.run.tracking import Tracking
 from sparring.training import requirements
 from sparring.training.checkpoint_names import due, find
-from sparring.training.imitation import first_line, gather, imitate
+from sparring.training.imitation import Demonstrated, first_line, gather, imitate
 from sparring.training.jobs import make_jobs
 from sparring.training.metrics import (
     lesson_tokens,
@@ -69,10 +69,10 @@ def _train(
         find(path / "checkpoints", resume_at)  # one that is not there makes no folder
     # Before the folder: what cannot be had leaves nothing behind.
     parts = build(config, path)
-    lessons = gather(parts, path)
+    demonstrated = gather(parts, path)
     run = RunDir.open(path, config, resume=resume or resume_at is not None)
     try:
-        asyncio.run(_play(run, parts, lessons, resume_at, progress))
+        asyncio.run(_play(run, parts, demonstrated, resume_at, progress))
     except (interrupt.Interrupted, interrupt.Left):
         parts.learner.dismiss()
         raise
@@ -83,15 +83,15 @@ def _train(
 async def _play(
     run: RunDir,
     parts: Parts,
-    lessons: list[Lesson] | None,
+    demonstrated: Demonstrated | None,
     resume_at: str | None,
     progress: Progress,
 ) -> None:
     async with opened(parts.curriculum.all_games(), parts.config.sandbox):
         try:
-            if lessons is not None:
+            if demonstrated is not None:
                 with interrupt.deferred():
-                    await imitate(run, parts, lessons, partial(_evaluate_apart, parts))
+                    await imitate(run, parts, demonstrated, partial(_evaluate_apart, parts))
             first = resume_from(run, parts, resume_at)
             for notice in parts.engine.notices():
                 log.warning(notice)

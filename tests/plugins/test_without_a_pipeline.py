@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,37 +13,67 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "sparring"
 PIPELINES = sorted(p.parent.name for p in (PACKAGE / "pipelines").glob("*/__init__.py"))
 COMMANDS = {"adversarial": "solve", "coherent_math": "math"}
-IMPORT_ALL = """
-import importlib, pkgutil, sparring
+# One process with the heavy imports behind it, which forks a child for each copy of the package.
+FORK = """
+import os, sys
+import accelerate, pandas, peft, ray, torch, transformers
+assert "sparring" not in sys.modules
+for folder in sys.argv[1:]:
+    if os.fork() == 0:
+        os.chdir(folder)
+        sys.path.insert(0, folder)
+        log = os.open("log", os.O_CREAT | os.O_WRONLY)
+        os.dup2(log, 1), os.dup2(log, 2)
+        exec(open("check.py").read())
+        sys.stdout.flush()
+        os._exit(0)
+    os.wait()
+"""
+CHECK = """
+import importlib, json, pkgutil, sys
+import sparring
+from typer.testing import CliRunner
+assert sparring.__file__.startswith(sys.path[0])
 skipped = (
     "sparring.bridges.verl", "sparring.judge.sandbox.inside", "sparring.engines.local.kernels",
 )
 for module in pkgutil.walk_packages(sparring.__path__, "sparring."):
     if not module.name.startswith(skipped) and not module.name.endswith(("__main__", "_inside")):
         importlib.import_module(module.name)
+from sparring.cli.app import app
+words = {"recipes": ["recipes", "--json"], "help": ["--help"]}
+words["train"] = ["train", "kuhn", "--smoke", "--run", "run", "iterations=1", "collect.episodes=8"]
+words["train"] += ["evaluate.final=2", "evaluate.ladder=0"]
+said = {}
+for name, command in words.items():
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    said[name] = result.stdout
+open("said.json", "w").write(json.dumps(said))
 """
 
 
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A copy of the package without each pipeline, tried out."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in PIPELINES}
+    for name, folder in folders.items():
+        left_out = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PACKAGE, folder / "sparring", ignore=left_out)
+        shutil.rmtree(folder / "sparring" / "pipelines" / name)
+        (folder / "check.py").write_text(CHECK)
+    subprocess.run([sys.executable, "-c", FORK, *map(str, folders.values())], check=True)
+    return folders
+
+
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_the_package_works_without_its_folder(pipeline: str, tmp_path: Path) -> None:
-    copied = tmp_path / "sparring"
-    shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    recipes = {path.stem for path in (copied / "pipelines" / pipeline).glob("recipes/*.yaml")}
-    shutil.rmtree(copied / "pipelines" / pipeline)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-
-    def run(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *words], capture_output=True, text=True, cwd=tmp_path, env=environment
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    run("-c", IMPORT_ALL)
-    listed = set(json.loads(run("-m", "sparring", "recipes", "--json")))
+def test_the_package_works_without_its_folder(pipeline: str, copies: dict[str, Path]) -> None:
+    folder = copies[pipeline]
+    assert (folder / "said.json").exists(), (folder / "log").read_text()
+    said = json.loads((folder / "said.json").read_text())
+    recipes = {p.stem for p in (PACKAGE / "pipelines" / pipeline).glob("recipes/*.yaml")}
+    listed = set(json.loads(said["recipes"]))
     assert recipes and not recipes & listed and {"kuhn", "tictactoe", "spiral"} <= listed
-    words = run("-m", "sparring", "--help").split()
+    words = said["help"].split()
     assert "train" in words and COMMANDS.get(pipeline, "no such command") not in words
-    small = ("iterations=1", "collect.episodes=8", "evaluate.final=2", "evaluate.ladder=0")
-    run("-m", "sparring", "train", "kuhn", "--smoke", "--run", "run", *small)
-    assert (tmp_path / "run" / "report.html").is_file()
+    assert (folder / "run" / "report.html").is_file()

@@ -38,9 +38,10 @@ def test_a_program_is_transcribed_in_the_ids_that_the_policy_would_see_and_say()
     first, answer = (t for t in episodes[0].turns if t.seat == "first")
     assert answer.prompt_ids[: len(first.prompt_ids)] == first.prompt_ids
     assert answer.text == "y" and len(first.text) + 1 == len(first.token_ids)  # and its end
-    lessons = gather(parts, Path("nowhere"))
-    assert lessons is not None and len(lessons) == 64  # a conversation for each seat of 32 games
-    assert {lesson.policy for lesson in lessons} == {"main"}
+    shown = gather(parts, Path("nowhere"))
+    assert shown is not None and len(shown.games["main"]) == 32
+    assert len(shown.lessons) == 64  # a conversation for each seat
+    assert {lesson.policy for lesson in shown.lessons} == {"main"}
 
 
 def test_every_other_opponent_of_a_zero_sum_game_is_random_and_not_imitated() -> None:
@@ -118,8 +119,8 @@ def test_demonstrations_of_a_file_are_imitated(tmp_path: Path) -> None:
     record = {"user_prompt": "J:", "output": "c"}
     file.write_text(f"{json.dumps(record)}\n" * 3)
     parts = parts_of("kuhn", f"begin.main=demonstrations:{file}")
-    lessons = gather(parts, tmp_path / "run")
-    assert lessons is not None and [lesson.policy for lesson in lessons] == ["main"] * 3
+    shown = gather(parts, tmp_path / "run")
+    assert shown is not None and [lesson.policy for lesson in shown.lessons] == ["main"] * 3
 
 
 @pytest.mark.parametrize(
