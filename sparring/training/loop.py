@@ -135,7 +135,7 @@ async def _loop(
         return make_jobs(config, games, parts.opponents, iteration, parts.tasks, step)
 
     batches = make_batches(parts, jobs_of, first)
-    gc.freeze()  # what is there by now stays: looking for garbage in it took a fifth of a run
+    gc.freeze()  # the model and libraries stay: scanning them for garbage took a fifth of a run
     try:
         with interrupt.deferred():
             for iteration in range(first + 1, config.iterations + 1):
@@ -210,8 +210,8 @@ async def _iterate(
 
 
 async def _played(run: RunDir, parts: Parts, batches: InTurn | Ahead, iteration: int) -> Played:
-    """An iteration's games. Where they are given up, the weights have not moved since the iteration
-    before, and a checkpoint of that is left."""
+    """An iteration's games. When a signal cancels them, a checkpoint of the iteration before is
+    written: the weights have not moved since."""
     try:
         return await batches.played(iteration)
     except interrupt.GivenUp:

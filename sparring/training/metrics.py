@@ -108,7 +108,7 @@ def timings(
     evaluate: float,
     total: float,
 ) -> dict[str, float]:
-    """Where an iteration's seconds went. `split` is the clock's word on collecting: its generate,
+    """Where an iteration's seconds went. `split` divides the time of collecting: its generate,
     judge and wait come to `collect`."""
     return {
         "time/collect_s": collect,
@@ -117,7 +117,7 @@ def timings(
         "time/evaluate_s": evaluate,
         "time/total_s": total,
         "turns_per_s": metrics["turns"] / (total - evaluate),
-        # Games that a checkpoint kept took their time in another life.
+        # Games from a checkpoint were collected by an earlier process.
         **({"tokens_per_s": metrics["tokens"] / collect} if collect else {}),
         "lesson_tokens_per_s": metrics["lesson_tokens"] / learn,
     }

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sparring.models.policies import Snapshot
     from sparring.training.state import Parts
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 JobsOf = Callable[[int], list[Job]]
 
 
@@ -43,7 +43,7 @@ class Played:
 
 
 class InTurn:
-    """Play, then learn, then play: nothing is stale."""
+    """Collect, then learn, in turn: no turn is stale."""
 
     def __init__(self, parts: Parts, jobs_of: JobsOf) -> None:
         self.parts, self.jobs_of = parts, jobs_of
@@ -51,20 +51,20 @@ class InTurn:
     async def played(self, iteration: int) -> Played:
         return await interrupt.in_time(_play(self.parts, partial(self.jobs_of, iteration)))
 
-    async def learn(self, lesson: Callable[[], Found]) -> Found:
+    async def learn(self, lesson: Callable[[], Result]) -> Result:
         async with self.parts.engine.learning():
             if bench() is None:
                 return lesson()
             return await asyncio.get_running_loop().run_in_executor(bench(), lesson)
 
     def learned(self, iteration: int) -> None:
-        """The weights after an iteration are there."""
+        """Called when the weights of an iteration are final."""
 
     async def rolled_back(self, iteration: int) -> None:
-        """They are gone, and others are in their place."""
+        """Called when the weights were rolled back to a checkpoint."""
 
     async def state(self, iteration: int) -> list[dict[str, Any]]:
-        """What a checkpoint after an iteration needs to go on from."""
+        """Episodes that a checkpoint of an iteration must hold."""
         return []
 
     async def close(self) -> None:
@@ -85,7 +85,7 @@ class Ahead:
         self.parts, self.jobs_of = parts, jobs_of
         self.bound, self.last = parts.config.collect.ahead, parts.config.iterations
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learn")
-        self._hearing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="canary")
+        self._canary_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="canary")
         self._planned: dict[int, _Planned] = {}
         self._known: dict[str, int] = {}  # versions that the copy has, or is going to be given
         for number, batch in enumerate(parts.in_hand, first + 1):
@@ -101,10 +101,10 @@ class Ahead:
         played.split["blocked"] = time.perf_counter() - started
         return played
 
-    async def learn(self, lesson: Callable[[], Found]) -> Found:
+    async def learn(self, lesson: Callable[[], Result]) -> Result:
         from sparring.models.device import on_own_stream
 
-        def apart() -> Found:
+        def apart() -> Result:
             with on_own_stream(self.parts.learner.policies.device):
                 return lesson()
 
@@ -112,7 +112,7 @@ class Ahead:
             return await asyncio.get_running_loop().run_in_executor(self._thread, apart)
 
     def learned(self, iteration: int) -> None:
-        """Plan what may be played with the weights that there are now."""
+        """Schedule the batches that may be played with the current weights."""
         begin = max(self._planned, default=iteration) + 1
         wanted = range(begin, min(iteration + self.bound + 1, self.last) + 1)
         if not wanted:
@@ -139,13 +139,13 @@ class Ahead:
         played = await _play(self.parts, lambda: jobs)
         # Before the copy moves on: afterwards nobody has the weights that spoke.
         played.canary = await asyncio.get_running_loop().run_in_executor(
-            self._hearing,
+            self._canary_thread,
             partial(spoken_gaps, learner, collecting.policies, played.episodes, config.canary),
         )
         return played
 
     async def rolled_back(self, iteration: int) -> None:
-        """What was played, or is being played, was played by weights that are gone."""
+        """Drop all batches: they were played with weights that no longer exist."""
         await self._drop()
         self._known = {}  # versions repeat after a roll-back, weights do not
         self.learned(iteration)
@@ -160,7 +160,7 @@ class Ahead:
         await self._drop()
         # Whoever is learning ends its iteration; nothing may move once the run is over.
         self._thread.shutdown(wait=True)
-        self._hearing.shutdown(wait=True)
+        self._canary_thread.shutdown(wait=True)
 
     async def _drop(self) -> None:
         games = [plan.games for plan in self._planned.values()]
@@ -169,7 +169,7 @@ class Ahead:
         await asyncio.gather(*games, return_exceptions=True)
         self._planned.clear()
         # A thread cannot be cancelled; it must not use the copy when that is given to others.
-        await asyncio.get_running_loop().run_in_executor(self._hearing, int)
+        await asyncio.get_running_loop().run_in_executor(self._canary_thread, int)
         await self.parts.collecting.idle()
 
 
@@ -179,8 +179,8 @@ def make_batches(parts: Parts, jobs_of: JobsOf, first: int) -> InTurn | Ahead:
 
 
 def held_to_who_spoke(stats: Mapping[str, float], canary: Mapping[str, float]) -> dict[str, float]:
-    """Of stale games, what the learner finds in place of the canary is how far it has moved since;
-    the canary proper was heard when they had been played."""
+    """For stale games the learner's canary measures how far the policy has moved (`drift`); the
+    canary proper was measured when they were played."""
     metrics = dict(stats)
     for name, gap in canary.items():
         prefix = f"learn/{name}/" if f"learn/{name}/canary" in stats else "learn/"
@@ -226,5 +226,5 @@ def _to_json(played: Played) -> dict[str, Any]:
 
 
 def _from_json(batch: dict[str, Any]) -> Played:
-    # It took its time in another life.
+    # Its time was spent by an earlier process.
     return Played([episode_from_json(e) for e in batch["episodes"]], canary=batch["canary"])

@@ -82,7 +82,7 @@ def _generate(
     plan: Plan, game: Game, out: Path, resume: bool, device: str, progress: Progress | None
 ) -> dict[str, Any]:
     _refuse_others(plan, out, resume)
-    speak, name, outside = _voice(plan, device)
+    speak, name, outside = _speaker(plan, device)
     write_whole(out / PLAN, json.dumps(asdict(plan), indent=1).encode())
     episodes = asyncio.run(_play(plan, game, speak, name, outside, out, progress))
     train, val = split_tables(episodes, plan.val)
@@ -113,7 +113,7 @@ async def _play(
                 max_tokens=plan.max_tokens,
             ),
             outside=outside,
-            on_episode=lambda episode: tell(numbers.start, episode),
+            on_episode=lambda episode: report(numbers.start, episode),
         )
         by_table = plan.grouping == "table"
         return [
@@ -123,7 +123,7 @@ async def _play(
 
     rewards: list[float] = []  # of the games that this process has seen
 
-    def tell(before: int, episode: Episode) -> None:
+    def report(before: int, episode: Episode) -> None:
         rewards.append(_reward(episode))
         if progress is not None:
             done = before + (len(rewards) - 1) % plan.batch + 1
@@ -155,7 +155,7 @@ def _jobs(plan: Plan, game: Game, name: str, numbers: Sequence[int]) -> list[Job
     ]
 
 
-def _voice(plan: Plan, device: str) -> tuple[Speak, str, Callable[[], Any] | None]:
+def _speaker(plan: Plan, device: str) -> tuple[Speak, str, Callable[[], Any] | None]:
     """Who speaks, by which name, and what holds the engine while a judge rules."""
     if plan.policy in PROGRAMS:
         return _nobody, plan.policy, None

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Parts:
-    """Whatever shapes the next step can say its state and take it back."""
+    """The components of a run; those that shape the next step have state in its checkpoint."""
 
     config: Config
     games: dict[str, Game]
