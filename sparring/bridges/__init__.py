@@ -6,6 +6,13 @@ plugin = Plugin(
     "bridges",
     package=__name__,
     bridges={
+        "openspiel": Bridge(
+            "pyspiel",
+            "pip install 'sparring[openspiel]'",
+            game="sparring.bridges.openspiel:open_game",
+            listing="sparring.bridges.openspiel:listing",
+            solver="sparring.bridges.openspiel:cfr_average",
+        ),
         "textarena": Bridge(
             "textarena",
             "pip install 'sparring[textarena]'",

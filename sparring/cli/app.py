@@ -151,6 +151,31 @@ def arena(
 
 
 @app.command()
+def exploit(
+    policy: Annotated[
+        str, typer.Argument(metavar="RUN", help="RUN, any policy, uniform, or cfr:ITERATIONS.")
+    ],
+    game: Annotated[str | None, typer.Option(help="Such as openspiel:leduc_poker.")] = None,
+    style: Annotated[str | None, typer.Option(help="The game's style of prompts.")] = None,
+    temperature: Annotated[float | None, number("Otherwise as the run was trained.", low=0)] = None,
+    replies: Annotated[
+        int, typer.Option(min=2, help="At each information state, where they must be sampled.")
+    ] = 100,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what a policy gives away to an opponent who knows it, in a small game."""
+    from sparring.evaluation.exploit import measure
+
+    say(
+        measure(
+            policy, game=game, style=style, temperature=temperature, replies=replies, seed=seed
+        ),
+        as_json,
+    )
+
+
+@app.command()
 def report(run: Annotated[Path, typer.Argument(help="The run's folder.")]) -> None:
     """Write a run's report: one HTML file."""
     from sparring.run.rundir import RunDir

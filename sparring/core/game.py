@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sparring.core.table import Speak, Table
+from sparring.core.tree import Infoset, Tree, TreeTooLarge
 from sparring.core.types import (
     Episode,
     Sampling,
@@ -30,8 +31,8 @@ class Probe:
     policy: str
     speak: Speak
     sampling: Sampling
-    # Per prompt, how likely each text is as a reply of one token.
-    probabilities: Callable[[str, Sequence[str], Sampling], list[dict[str, float]]]
+    # Per information state, how likely each legal action is as the reply.
+    probabilities: Callable[[str, Sequence[Infoset], Sampling], list[list[float]]]
     replies: int = 100  # at each point, where a figure must be estimated by sampling
     seed: int = 0
 
@@ -110,10 +111,19 @@ class Game:
         """What games on record show of a policy that played in them; none of them is void."""
         return {}
 
-    async def probe(self, policy: Probe) -> tuple[dict[str, float], str]:
-        """What asking the policy itself shows, and how that was come by: exact measures, for games
-        small enough to ask at every information set."""
-        return {}, ""
+    def tree(self) -> Tree | None:
+        """Every position of a game that is small enough: its exact measures then come for free."""
+        return None
+
+    def need_tree(self) -> Tree:
+        """The tree, or an error that says why there is none and how to estimate instead."""
+        tree = self.tree()
+        if tree is None:
+            raise TreeTooLarge(
+                f"{type(self).__name__} has no tree to measure a policy in; a match estimates: "
+                "sparring arena POLICY --against OPPONENT"
+            )
+        return tree
 
     async def closing(self, name: str, policy: Probe) -> dict[str, Any]:
         """Further results for the closing evaluation, such as at other sizes of the game."""

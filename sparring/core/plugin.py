@@ -40,6 +40,8 @@ class Bridge:
     install: str  # the command that installs it
     game: str  # `module:function` of an ID; returns a `Game` subclass, or raises `UnknownName`
     listing: str  # `module:function`; returns ID -> one line on that game
+    # `module:function` of an ID and a number of CFR iterations; returns key -> probabilities.
+    solver: str = ""
 
 
 @dataclass(frozen=True, slots=True)

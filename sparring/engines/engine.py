@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from sparring.core.clock import Clock
+from sparring.core.tree import Infoset
 from sparring.core.types import Request, Sampling, Turn
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class OwnEngine(Engine):
     base: str  # which base model this is, for whoever would add a policy to it
 
     def probabilities(
-        self, policy: str, prompts: Sequence[str], sampling: Sampling
-    ) -> list[dict[str, float]]:
-        """Per prompt, how likely each text is as a reply of one token."""
+        self, policy: str, asked: Sequence[Infoset], sampling: Sampling
+    ) -> list[list[float]]:
+        """Per information state, how likely each legal action is as the reply: exactly, where a
+        reply is one token or actions are masked."""
         raise NotImplementedError(f"{type(self).__name__} gives no probabilities")

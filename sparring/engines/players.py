@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from sparring.core.clock import Clock
+from sparring.core.tree import Infoset
 from sparring.core.types import Request, Sampling, Turn
 from sparring.engines.engine import OwnEngine
 from sparring.engines.openai import OpenAIEngine
@@ -49,9 +50,9 @@ class Players(OwnEngine):
             yield
 
     def probabilities(
-        self, policy: str, prompts: Sequence[str], sampling: Sampling
-    ) -> list[dict[str, float]]:
-        return self.own.probabilities(policy, prompts, sampling)
+        self, policy: str, asked: Sequence[Infoset], sampling: Sampling
+    ) -> list[list[float]]:
+        return self.own.probabilities(policy, asked, sampling)
 
     @asynccontextmanager
     async def learning(self) -> AsyncIterator[None]:

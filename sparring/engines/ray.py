@@ -15,6 +15,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
+from sparring.core.tree import Infoset
 from sparring.core.types import BASE, Request, Sampling, Turn
 from sparring.engines.engine import OwnEngine
 from sparring.engines.published import PublishFailed, checksum
@@ -54,9 +55,9 @@ class Replica:
         return turn
 
     def probabilities(
-        self, policy: str, prompts: Sequence[str], sampling: Sampling
-    ) -> list[dict[str, float]]:
-        found: list[dict[str, float]] = self.engine.probabilities(policy, prompts, sampling)
+        self, policy: str, asked: Sequence[Infoset], sampling: Sampling
+    ) -> list[list[float]]:
+        found: list[list[float]] = self.engine.probabilities(policy, asked, sampling)
         return found
 
     async def take(self, versions: dict[str, int], weights: dict[str, Any]) -> dict[str, str]:
@@ -345,17 +346,17 @@ class RayPool(OwnEngine):
         self._given = {}
 
     def probabilities(
-        self, policy: str, prompts: Sequence[str], sampling: Sampling
-    ) -> list[dict[str, float]]:
+        self, policy: str, asked: Sequence[Infoset], sampling: Sampling
+    ) -> list[list[float]]:
         if self.whole:
-            return self.own.probabilities(policy, prompts, sampling)
+            return self.own.probabilities(policy, asked, sampling)
         import ray
 
         if self._stale():
             raise RunError("nothing has been played with these weights yet, so no replica has them")
         actor = next(slot.actor for slot in self._slots if slot.alive)
-        found: list[dict[str, float]] = ray.get(
-            actor.probabilities.remote(policy, list(prompts), sampling)
+        found: list[list[float]] = ray.get(
+            actor.probabilities.remote(policy, list(asked), sampling)
         )
         return found
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sparring.core.errors import ConfigError
+from sparring.core.tree import Infoset
 from sparring.core.types import BASE, Request, Sampling, Turn, VoidGame
 from sparring.engines.engine import OwnEngine
 from sparring.engines.http_client import Line, ServerFailed
@@ -126,10 +127,10 @@ class VllmEngine(OwnEngine):
         )
 
     def probabilities(
-        self, policy: str, prompts: Sequence[str], sampling: Sampling
-    ) -> list[dict[str, float]]:
+        self, policy: str, asked: Sequence[Infoset], sampling: Sampling
+    ) -> list[list[float]]:
         """From the learner's own weights, which are at hand: these are measured, not sampled."""
-        return TransformersEngine(self.policies).probabilities(policy, prompts, sampling)
+        return TransformersEngine(self.policies).probabilities(policy, asked, sampling)
 
     @asynccontextmanager
     async def learning(self) -> AsyncIterator[None]:

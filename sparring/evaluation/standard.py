@@ -14,6 +14,7 @@ from sparring.engines.engine import OwnEngine
 from sparring.evaluation.arena import Score, match
 from sparring.evaluation.cooperative import with_itself
 from sparring.evaluation.sampling import described, noted
+from sparring.evaluation.tree_measures import tree_measures
 
 
 def opponents_of(game: Game) -> list[str]:
@@ -61,23 +62,28 @@ async def evaluate(
             played = await with_itself(name, game, speak, policy, count, **plan)
         fair = [e for e in played if e.void is None]
         probe = Probe(policy, engine.act, sampling, engine.probabilities, count, seed)
-        asked, method = await game.probe(probe)
-        measures = {**(game.measures(fair, policy) if fair else {}), **asked}
+        tree = game.tree()
+        exact, method = (
+            await tree_measures(tree, probe, zero_sum=game.zero_sum) if tree else ({}, "")
+        )
+        measures = {**(game.measures(fair, policy) if fair else {}), **exact}
         found[name] = {
             **{opponent: result.as_dict() for opponent, result in scores.items()},
             "exact": measures,
             **({"method": method} if method else {}),
-            "score": ranking(scores, measures),
+            "score": ranking(scores, measures, hidden=tree is not None and tree.hidden),
             **described(game, used),
         }
         episodes += played
     return found, episodes
 
 
-def ranking(scores: Mapping[str, Score], measures: Mapping[str, float]) -> float | None:
-    """What picks the best checkpoint: exploitability where it is known, the common score where
-    there is one, else points per game."""
-    if "exploitability" in measures:
+def ranking(
+    scores: Mapping[str, Score], measures: Mapping[str, float], *, hidden: bool
+) -> float | None:
+    """What picks the best checkpoint: exploitability where it is known and information is hidden,
+    the common score where there is one, else points per game."""
+    if hidden and "exploitability" in measures:
         return -measures["exploitability"]
     if not scores:
         return measures.get("score")

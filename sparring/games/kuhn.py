@@ -6,10 +6,11 @@ import random
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sparring.core.game import Forfeit, Frame, Game, Outcome, Probe
+from sparring.core.answers import ask, check_style, limit, named
+from sparring.core.game import Forfeit, Frame, Game, Outcome
 from sparring.core.table import Table
+from sparring.core.tree import Branch, Infoset, Tree, cost_of_forfeit, grow
 from sparring.core.types import Episode, Task, View
-from sparring.games.answers import answer, ask, check_style, limit
 from sparring.run.game_options import Tokens
 
 # A history is a string of "p" (check or fold) and "b" (bet or call). An information set is
@@ -45,14 +46,6 @@ def nash(alpha: float = 1 / 3) -> dict[str, float]:
     return first | second
 
 
-def parse(text: str, history: str) -> str | None:
-    """ "p" or "b" for the legal action a text names, in letters or in words, or None."""
-    found = answer(text)
-    if found in ("p", "b"):  # letters as they are
-        return found
-    return dict(zip(WORDS[history], "pb", strict=True)).get(found.lower())
-
-
 @dataclass
 class KuhnPoker(Game):
     """One hand of Kuhn poker for real chips: ±1 or ±2.
@@ -84,12 +77,12 @@ class KuhnPoker(Game):
                 view=self.view(infoset),
                 **self.limits(),
             )
-            action = parse(turn.text, history)
+            action = named(turn.text, self.actions(infoset))
             if action is None:
                 return Forfeit(self.invalid, self.invalid_other).outcome(
                     self.seats, seat, "not a legal action", cards=cards, history=history
                 )
-            history += action
+            history += "pb"[action]
         facts = {
             "end": "fold" if history.endswith("bp") else "showdown",
             "winner": self.seats[0 if chips > 0 else 1],
@@ -115,10 +108,23 @@ class KuhnPoker(Game):
 
         return kuhn_frames(episode)
 
-    async def probe(self, policy: Probe) -> tuple[dict[str, float], str]:
-        from sparring.games.kuhn_measures import kuhn_measures
+    def tree(self) -> Tree:
+        forfeits = cost_of_forfeit(2, self.invalid, self.invalid_other)
+        deals = [(a + b, "") for a in CARDS for b in CARDS if a != b]
 
-        return await kuhn_measures(self, policy)
+        def expand(state: tuple[str, str] | None) -> Branch:
+            if state is None:
+                return Branch(children=deals, chances=[1 / len(deals)] * len(deals))
+            cards, history = state
+            chips = payoff(cards, history)
+            if chips is not None:
+                return Branch(rewards=(chips, -chips))
+            key = cards[to_move(history)] + history
+            seat = self.seats[to_move(history)]
+            infoset = Infoset(key, seat, self.prompt(key), self.actions(key), key)
+            return Branch(infoset, [(cards, history + action) for action in "pb"])
+
+        return grow(Tree(self.seats, forfeits, self.limits()), None, expand)
 
     def perfect(self, view: View, seed: int) -> str:
         """The equilibrium with alpha = 1/3, its coins tossed by the seed."""

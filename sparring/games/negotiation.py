@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from sparring.core.answers import answer, ask, check_style, limit
 from sparring.core.game import Forfeit, Frame, Game, Outcome
 from sparring.core.table import Table
 from sparring.core.types import Episode, Task, View
-from sparring.games.answers import answer, ask, check_style, limit
 from sparring.run.game_options import Tokens
 
 Bundle = dict[str, int]  # good -> how many

@@ -7,14 +7,15 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from sparring.core.answers import ask, check_style, limit, named
 from sparring.core.game import Forfeit, Frame, Game, Outcome
 from sparring.core.table import Table
+from sparring.core.tree import Branch, Infoset, Tree, cost_of_forfeit, grow
 from sparring.core.types import Episode, Task, View
-from sparring.games.answers import answer, ask, check_style, limit
 from sparring.run.game_options import Count, Tokens
 
 # A board is nine characters, row by row: "X", "O", or "." for a free cell. X moves first.
@@ -97,14 +98,6 @@ def mean_regret(episodes: Iterable[Episode], policy: str | None = None) -> float
     return sum(found) / len(found) if found else math.nan
 
 
-def parse(text: str, board: str) -> int | None:
-    """The free cell a text names, or None."""
-    found = answer(text)
-    if len(found) != 1 or found not in "012345678" or board[int(found)] != ".":
-        return None
-    return int(found)
-
-
 def terse(board: str) -> str:
     """One character per mark, saying both which cell and whose it is: mine a to i, theirs A to I.
     A tiny model then need not learn to count places first; what is not named is free."""
@@ -143,19 +136,37 @@ class TicTacToe(Game):
             turn = await table[seat].act(
                 self.prompt(board),
                 view=self.view(board),
-                **limit(self.style, 1, 4, self.max_tokens),
+                **self.limits(),
             )
-            cell = parse(turn.text, board)
-            if cell is None:
+            number = named(turn.text, self.view(board).actions)
+            if number is None:
                 forfeit = Forfeit(self.invalid, self.invalid_other)
                 return forfeit.outcome(self.seats, seat, "not a free cell", moves=moves)
-            board = put(board, cell)
-            moves.append(cell)
+            moves.append(legal(board)[number])
+            board = put(board, moves[-1])
         won = winner(board)
         if won is None:
             return Outcome(x=0, o=0, facts={"end": "draw", "moves": moves})
         facts = {"end": "win", "winner": won.lower(), "moves": moves}
         return Outcome({s: 1 if s == won.lower() else -1 for s in self.seats}, facts=facts)
+
+    def limits(self) -> dict[str, Any]:
+        """The sampling the game asks for; what it leaves open is the recipe's."""
+        return limit(self.style, 1, 4, self.max_tokens)
+
+    def tree(self) -> Tree:
+        """All boards; however one came about, it is one position."""
+
+        def expand(board: str) -> Branch:
+            if winner(board) or not legal(board) or 9 - len(legal(board)) >= self.cap:
+                x = {"X": 1, "O": -1, None: 0}[winner(board)]
+                return Branch(rewards=(x, -x))
+            seat, view = mover(board).lower(), self.view(board)
+            infoset = Infoset(board, seat, self.prompt(board), view.actions, board)
+            return Branch(infoset, [put(board, cell) for cell in legal(board)])
+
+        forfeits = cost_of_forfeit(2, self.invalid, self.invalid_other)
+        return grow(Tree(self.seats, forfeits, self.limits()), EMPTY, expand, same=str)
 
     def view(self, board: str) -> View:
         return View(state=board, actions=tuple(map(str, legal(board))))

@@ -4,6 +4,7 @@ refused with the nearest known one named."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from pydantic import AfterValidator, Field, ValidationError, create_model
 
 from sparring.core.errors import ConfigError
 from sparring.core.nearest import nearest
-from sparring.core.plugin import Kind, load, names, plugins
+from sparring.core.plugin import Kind, bridges, load, names, plugins
 from sparring.run.cluster import RayConfig
 from sparring.run.foreign import translation
 from sparring.run.imitated import check_imitated
@@ -261,7 +262,10 @@ def recipe_names() -> list[str]:
 
 def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False) -> Config:
     """The config of a recipe's name or a YAML file, with `key=value` overrides applied."""
-    path = Path(name) if name.endswith((".yaml", ".yml")) else recipe_files().get(name)
+    prefix = name.partition(":")[0]
+    bridged = prefix != name and prefix in bridges()  # that bridge's recipe, with this game
+    known = recipe_files().get(prefix if bridged else name)
+    path = Path(name) if name.endswith((".yaml", ".yml")) else known
     if path is None or not path.exists():
         raise ConfigError(f"there is no recipe {name!r}; {nearest(name, recipe_names())}")
     try:
@@ -271,6 +275,9 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
     if not isinstance(data, dict):
         raise ConfigError(f"{path.name} holds no keys and values")
     data = {"recipe": path.stem, **data}
+    if bridged:
+        data["games"] = {name: next(iter(data["games"].values()))}
+        data["recipe"] = re.sub(r"[^\w.-]+", "-", name).strip("-")
     instead = translation(data)
     if instead:
         raise ConfigError(f"{path.name} cannot be used: {instead}")

@@ -141,9 +141,14 @@ EXACT: dict[str, tuple[str, str, bool]] = {
         "The same, as if the policy could give no illegal answer.",
         False,
     ),
-    "value_gap": (
-        "Distance from the game's value",
-        "How far self-play lies from −1/18, the worth of the first seat.",
+    "nash_conv": (
+        "NashConv",
+        "What the best responses of all seats together would gain; 0 is an equilibrium.",
+        False,
+    ),
+    "regret_all": (
+        "Regret over all positions",
+        "Game value that a move gives away, averaged over every position there is.",
         False,
     ),
     "surplus": (

@@ -19,7 +19,8 @@ MOST_HEADLINES = 4
 HEADS = ("regret", "exploitability", "surplus", "score", "agreement")
 # lower is better
 FALLING = (
-    *("regret", "exploitability", "exploitability_legal", "value_gap", "illegal_mass"),
+    *("regret", "regret_all", "exploitability", "exploitability_legal", "nash_conv"),
+    *("nash_conv_legal", "illegal_mass"),
     *("invalid", "error_rate"),
 )
 

@@ -79,8 +79,8 @@ class Words(OwnEngine):
             prompt_ids=[len(m["content"]) for m in asked.messages], token_ids=[1], logprobs=[0.0],
         )  # fmt: skip
 
-    def probabilities(self, policy: str, prompts: Any, sampling: Any) -> list[dict[str, float]]:
-        return [{"p": 1.0} for _ in prompts]
+    def probabilities(self, policy: str, asked: Any, sampling: Any) -> list[list[float]]:
+        return [[1.0, *[0.0] * (len(infoset.actions) - 1)] for infoset in asked]
 
 
 class Names:

@@ -14,6 +14,7 @@ from rogue import Rogue, refuses, rogue_server
 
 from sparring.cli.app import exit_code
 from sparring.core.errors import ConfigError
+from sparring.core.tree import Infoset
 from sparring.core.types import Request, Sampling, Turn
 from sparring.engines import vllm
 from sparring.engines.http_client import Line, ServerFailed
@@ -161,7 +162,7 @@ def test_a_prompt_without_room_fails_by_itself(make_policies: Any) -> None:
 
 def test_probabilities_are_the_learners(make_policies: Any) -> None:
     policies = make_policies("lora")
-    asked = ("main", ["a", "b"], Sampling(max_tokens=1))
+    asked = ("main", [Infoset(k, "s", k, ("0", "1")) for k in "ab"], Sampling(max_tokens=1))
     own = TransformersEngine(policies).probabilities(*asked)
     assert VllmEngine(policies, StandIn()).probabilities(*asked) == own
 

@@ -42,6 +42,9 @@ class Listening(OwnEngine):
         word = request.view.actions[0] if request.view else "?"
         return Turn(request.seat, request.policy, "", word, token_ids=[1], logprobs=[0.0])
 
+    def probabilities(self, policy: str, asked: Any, sampling: Sampling) -> list[list[float]]:
+        return [[1.0] + [0.0] * (len(infoset.actions) - 1) for infoset in asked]
+
 
 def used(engine: Listening) -> set[Sampling]:
     return {request.sampling for request in engine.asked}

@@ -115,7 +115,7 @@ def metrics_line(i: int, rng: random.Random) -> dict[str, float]:
             line |= {f"eval/tictactoe/{opponent}/{k}": v for k, v in ends.items()}
         line |= {"eval/tictactoe/regret": 0.6 * left + 0.02, "eval/kuhn/exploitability": 0.4 * left}
         line |= {"eval/kuhn/illegal_mass": 0.5 * left**2}
-        line |= {"eval/kuhn/value_gap": 0.2 * left, "eval/negotiation/surplus": 0.6 - 0.9 * left}
+        line |= {"eval/kuhn/nash_conv": 0.2 * left, "eval/negotiation/surplus": 0.6 - 0.9 * left}
         line |= {"eval/score": 1 - left, "time/evaluate_s": 3.0, "mbpp_eval/pass_rate": 0.3}
     return line
 
@@ -171,7 +171,7 @@ EVALUATION = {
     },
     "kuhn": {
         "random": {"games": 500, "wins": 290, "draws": 0, "losses": 210, "invalid": 0},
-        "exact": {"exploitability": 0.031, "value_gap": 0.004},
+        "exact": {"exploitability": 0.031, "nash_conv": 0.004},
         "method": "estimated from 100 replies",
     },
     "untrained": {
@@ -182,7 +182,7 @@ EVALUATION = {
         },
         "kuhn": {
             "random": {"games": 500, "wins": 120, "draws": 0, "losses": 380, "invalid": 210},
-            "exact": {"exploitability": 0.458, "value_gap": 0.21},
+            "exact": {"exploitability": 0.458, "nash_conv": 0.21},
         },
     },
 }

@@ -26,6 +26,7 @@ import torch
 
 from sparring.core.clock import Clock
 from sparring.core.errors import ConfigError
+from sparring.core.tree import Infoset
 from sparring.core.types import BASE, Request, Sampling, Turn, VoidGame
 from sparring.engines.engine import OwnEngine
 from sparring.engines.local.blocks import Kept
@@ -34,8 +35,12 @@ from sparring.engines.local.eager import EagerSpeaker
 from sparring.engines.local.generate import Reply, end_ids, generate
 from sparring.engines.local.graphs import Speaker, speaker
 from sparring.engines.local.masking import Trie
+from sparring.engines.local.probabilities import (
+    Readings,
+    action_probabilities,
+    token_readings,
+)
 from sparring.engines.local.rows import Row
-from sparring.engines.local.sampling import chances
 from sparring.engines.local.slots import Slots, out_of_memory
 from sparring.models.chat import Chat
 from sparring.models.compute_thread import bench
@@ -85,7 +90,7 @@ class TransformersEngine(OwnEngine):
         self._tries = lru_cache(maxsize=8192)(
             lambda actions: Trie(map(self.chat.encode, actions), self.chat.end_id)
         )
-        self._token_texts: list[str] | None = None  # of every token by itself, once asked for
+        self._readings: Readings = {}  # of every token by itself, once asked for
         self._queue: list[_Waiting] = []
         self._busy_outside = 0
         self._went_outside = False  # whether anyone has, since everyone was last waited for
@@ -201,30 +206,13 @@ class TransformersEngine(OwnEngine):
             self._slots.forget()
         self._stale = False
 
-    @torch.inference_mode()
     def probabilities(
-        self, policy: str, prompts: Sequence[str], sampling: Sampling
-    ) -> list[dict[str, float]]:
-        """Per prompt, how likely each text is as a reply of one token, drawn as `sampling` says.
-        Of a longer reply nobody can say this: a game reads on after the first token."""
-        if sampling.max_tokens != 1:
-            raise ValueError(f"replies of {sampling.max_tokens} tokens are too many to sum over")
-        found = []
+        self, policy: str, asked: Sequence[Infoset], sampling: Sampling
+    ) -> list[list[float]]:
         with self.policies.using(policy) as model:
-            for prompt in prompts:
-                ids = self.chat.ids_of([{"role": "user", "content": prompt}])
-                logits_1V = model(torch.tensor([ids], device=model.device)).logits[:, -1]
-                found.append(self._by_text(chances(logits_1V, sampling)[0].tolist()))
-        return found
-
-    def _by_text(self, chances_V: list[float]) -> dict[str, float]:
-        if self._token_texts is None:
-            self._token_texts = [self.chat.decode([token]) for token in range(len(chances_V))]
-        found: dict[str, float] = {}
-        for text, chance in zip(self._token_texts, chances_V, strict=True):
-            if chance > 0:
-                found[text] = found.get(text, 0.0) + chance
-        return found
+            if not self._readings:
+                self._readings = token_readings(self.chat, model.config.vocab_size)
+            return action_probabilities(model, self.chat, asked, sampling, self._readings)
 
     async def idle(self) -> None:
         """Until the batch under way, if there is one, is done."""

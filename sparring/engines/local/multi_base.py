@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sparring.core.tree import Infoset
 from sparring.core.types import Request, Sampling, Turn
 from sparring.engines.local.engine import TransformersEngine, _Waiting
 from sparring.models.chat import Chat
@@ -34,9 +35,9 @@ class BasesEngine(TransformersEngine):
         self.of(request.policy).listen(request, hear)
 
     def probabilities(
-        self, policy: str, prompts: Sequence[str], sampling: Sampling
-    ) -> list[dict[str, float]]:
-        return self.of(policy).probabilities(policy, prompts, sampling)
+        self, policy: str, asked: Sequence[Infoset], sampling: Sampling
+    ) -> list[list[float]]:
+        return self.of(policy).probabilities(policy, asked, sampling)
 
     def publish(self) -> None:
         for engine in self._engines.values():

@@ -56,8 +56,10 @@ def chances(logits_BV: Tensor, sampling: Sampling) -> Tensor:
     """The distribution that `draw` draws from, all rows with one sampling."""
     if sampling.temperature == 0:
         return torch.nn.functional.one_hot(logits_BV.argmax(-1), logits_BV.shape[-1]).double()
-    rows = torch.ones(len(logits_BV), device=logits_BV.device)
     scaled = logits_BV.float() / sampling.temperature
+    if not sampling.truncated:
+        return scaled.double().softmax(-1)
+    rows = torch.ones(len(logits_BV), device=logits_BV.device)
     return (
         truncate(scaled, (rows * sampling.top_k).long(), rows * sampling.top_p).double().softmax(-1)
     )

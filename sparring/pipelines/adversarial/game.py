@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, ClassVar
 
+from sparring.core.answers import check_style
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Player, Table
 from sparring.core.types import Episode, Task, Verdict, View
-from sparring.games.answers import check_style
 from sparring.judge.python.programs import make_judge, shipped_task
 from sparring.pipelines.adversarial.mutants import mutants
 from sparring.pipelines.adversarial.problems import (

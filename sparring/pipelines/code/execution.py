@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from sparring.core.answers import check_style
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Table
 from sparring.core.types import Task, Verdict
-from sparring.games.answers import check_style
 from sparring.judge.python.judge import Judge
 from sparring.judge.python.programs import make_judge, not_void, ruling, shipped_task
 from sparring.run.game_options import Seconds, Tokens

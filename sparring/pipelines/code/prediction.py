@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from sparring.core.answers import check_style
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Table
 from sparring.core.types import Task, Verdict
-from sparring.games.answers import check_style
 from sparring.judge.python.judge import Judge
 from sparring.judge.python.programs import (
     MODULES,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar
 
+from sparring.core.answers import check_style
 from sparring.core.game import Game, Outcome
 from sparring.core.nearest import nearest
 from sparring.core.table import Table
 from sparring.core.types import Task, Turn, Verdict, VoidGame
-from sparring.games.answers import check_style
 from sparring.judge.math import final_answer, grade
 from sparring.pipelines.coherent_math.questions import ASK, MARK, WordProblem, word_problem
 from sparring.run.game_options import Count, Share

@@ -12,11 +12,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from sparring.core.answers import check_style
 from sparring.core.game import Game, Outcome
 from sparring.core.nearest import nearest
 from sparring.core.table import Table
 from sparring.core.types import Task, Verdict, View, VoidGame, derive
-from sparring.games.answers import check_style
 from sparring.judge.python.programs import shipped_task
 from sparring.pipelines.equivalence import prompts as words
 from sparring.pipelines.equivalence.judge.checkers import (

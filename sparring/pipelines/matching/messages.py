@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from sparring.core.answers import boxed
 from sparring.core.nearest import nearest
-from sparring.games.answers import boxed
 from sparring.pipelines.matching.tables import UNKNOWN, Cell, Matching
 
 REVIEWERS = (

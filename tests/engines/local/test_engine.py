@@ -9,6 +9,7 @@ import torch
 
 from sparring.core.collect import Job, collect
 from sparring.core.game import Game, Outcome
+from sparring.core.tree import Infoset
 from sparring.core.types import Episode, Request, Sampling, Task, Turn, Verdict
 from sparring.credit.samples import to_samples
 from sparring.engines.local.engine import PromptTooLong, TransformersEngine
@@ -355,14 +356,16 @@ def test_requests_of_games_that_were_given_up_are_not_served(engine):
     assert [shape[0] for shape in passes.shapes] == [1]
 
 
-def test_probabilities_are_those_of_every_token(engine):
-    (found,) = engine.probabilities("main", ["a"], Sampling(max_tokens=1))
-    turn = answer(engine, [ask("a", temperature=0, max_tokens=1)])[0]
-    with torch.no_grad(), engine.policies.using("main") as model:
-        chance = model(torch.tensor([turn.prompt_ids])).logits[0, -1].softmax(-1)
-    for text in "01":
-        assert found[text] == pytest.approx(float(chance[engine.chat.encode(text)[0]]), rel=1e-4)
-    assert sum(found.values()) == pytest.approx(1)
+def test_probabilities_are_those_of_a_plain_forward_pass(engine):
+    """Of prompts of unlike lengths, read in one batch."""
+    asked = [Infoset(text, "s", text, ("0", "1")) for text in PROMPTS]
+    found = engine.probabilities("main", asked, Sampling(max_tokens=1))
+    for prompt, row in zip(PROMPTS, found, strict=True):
+        turn = answer(engine, [ask(prompt, temperature=0, max_tokens=1)])[0]
+        with torch.no_grad(), engine.policies.using("main") as model:
+            chance = model(torch.tensor([turn.prompt_ids])).logits[0, -1].softmax(-1)
+        want = [float(chance[engine.chat.encode(text)[0]]) for text in "01"]
+        assert row == pytest.approx(want, rel=1e-4)
 
 
 @pytest.mark.parametrize("published", [True, False])

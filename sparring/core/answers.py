@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sparring.core.nearest import nearest
@@ -39,6 +40,15 @@ def answer(text: str) -> str:
     if found.startswith("[") and found.endswith("]"):
         found = found[1:-1].strip()
     return found
+
+
+def named(text: str, actions: Sequence[str]) -> int | None:
+    """The number of the action a text names; in whatever case, where that leaves no doubt."""
+    found = answer(text)
+    if found in actions:
+        return actions.index(found)
+    alike = [i for i, action in enumerate(actions) if action.casefold() == found.casefold()]
+    return alike[0] if len(alike) == 1 else None
 
 
 def ask(style: str, what: str, form: str = "") -> str:

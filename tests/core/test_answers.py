@@ -1,6 +1,6 @@
 import pytest
 
-from sparring.games.answers import answer, ask, boxed, limit
+from sparring.core.answers import answer, ask, boxed, limit
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Exploitability in Kuhn poker: against brute force and OpenSpiel, with forfeits, from samples."""
+"""Measures in Kuhn poker by the generic code: against brute force, with forfeits, from samples."""
 
 from __future__ import annotations
 
@@ -11,24 +11,61 @@ from typing import Any
 import pytest
 import torch
 
+from sparring.core.answers import named
 from sparring.core.game import Probe
+from sparring.core.tree import Tree
 from sparring.core.types import Request, Sampling, Turn, VoidGame
 from sparring.engines.local.engine import TransformersEngine
 from sparring.engines.local.sampling import chances
+from sparring.evaluation import best_response as solver
+from sparring.evaluation.best_response import added, exploit, legal, observed, regrets
 from sparring.evaluation.standard import evaluate
-from sparring.games.kuhn import INFOSETS, KuhnPoker, nash, parse
-from sparring.games.kuhn_exploitability import (
-    best_response,
-    estimate,
-    exploitability,
-    game_value,
-    illegal_mass,
-    legal,
-    mixed,
-    observed,
-    value_gap,
-)
-from sparring.games.kuhn_measures import kuhn_measures, read_strategy
+from sparring.evaluation.tree_measures import sample_replies, tree_measures
+from sparring.games.kuhn import INFOSETS, KuhnPoker, nash
+from sparring.games.tictactoe import TicTacToe, optimal, regret
+
+# A strategy has the probabilities of check or fold and of bet or call; the rest is illegal.
+Strategy = dict[str, tuple[float, float]]
+
+
+def kuhn_tree(forfeit: float = 1.5) -> Tree:
+    return KuhnPoker(style="terse", invalid=-forfeit).tree()
+
+
+KEYS = [infoset.key for infoset in kuhn_tree().infosets]
+
+
+def mixed(policy: dict[str, float]) -> Strategy:
+    return {infoset: (1 - policy[infoset], policy[infoset]) for infoset in INFOSETS}
+
+
+def rows(strategy: Any) -> list[Any]:
+    return [strategy[key] for key in KEYS]
+
+
+def best_response(strategy: Strategy, seat: int, forfeit: float = 1.5) -> float:
+    return solver.best_response(kuhn_tree(forfeit), rows(strategy), seat)[0]
+
+
+def exploitability(strategy: Strategy, forfeit: float = 1.5) -> float:
+    return solver.exploit(kuhn_tree(forfeit), rows(strategy)).exploitability
+
+
+def game_value(strategy: Strategy) -> float:
+    return solver.exploit(kuhn_tree(), rows(strategy)).values[0]
+
+
+def illegal_mass(strategy: Strategy) -> float:
+    return solver.illegal_mass(rows(strategy))
+
+
+def estimate(first: Any, second: Any) -> solver.Estimate:
+    return solver.estimate(kuhn_tree(), rows(first), rows(second))
+
+
+def kuhn_measures(game: KuhnPoker, probe: Probe) -> Any:
+    return tree_measures(game.tree(), probe, zero_sum=True)
+
 
 UNIFORM = dict.fromkeys(INFOSETS, 0.5)
 
@@ -83,45 +120,19 @@ def test_every_equilibrium_has_none_and_the_value_of_the_game(alpha):
     policy = nash(alpha)
     assert set(policy) == set(INFOSETS) and len(INFOSETS) == 12
     assert exploitability(mixed(policy)) == pytest.approx(0, abs=1e-12)
-    assert value_gap(mixed(policy)) == pytest.approx(0, abs=1e-12)
+    assert game_value(mixed(policy)) == pytest.approx(-1 / 18, abs=1e-12)
     assert best_response(mixed(policy), 0) == pytest.approx(-1 / 18)
     assert best_response(mixed(policy), 1) == pytest.approx(1 / 18)
     assert exploitability(mixed(policy | {"Q": 0.3})) > 0.001
 
 
-# OpenSpiel 2.0.2, exploitability.nash_conv of a TabularPolicy on kuhn_poker: computed there once,
-# for the uniform policy and for probabilities of bet or call drawn by random.Random(0), (1), (2).
-SPIEL_ORDER = ("J", "Jb", "Jp", "Jpb", "Q", "Qb", "Qp", "Qpb", "K", "Kb", "Kp", "Kpb")
-SPIEL = [
-    ([0.5] * 12, 0.9166666666666666),
-    (
-        [0.844, 0.758, 0.421, 0.259, 0.511, 0.405, 0.784, 0.303, 0.477, 0.583, 0.908, 0.505],
-        1.0402973333333332,
-    ),
-    (
-        [0.134, 0.847, 0.764, 0.255, 0.495, 0.449, 0.652, 0.789, 0.094, 0.028, 0.836, 0.433],
-        1.556997,
-    ),
-    (
-        [0.956, 0.948, 0.057, 0.085, 0.835, 0.736, 0.67, 0.308, 0.606, 0.607, 0.581, 0.158],
-        1.0650546666666665,
-    ),
-]
-
-
-@pytest.mark.parametrize(("bets", "nash_conv"), SPIEL)
-def test_it_is_half_of_what_openspiel_calls_nash_conv(bets: list[float], nash_conv: float) -> None:
-    policy = dict(zip(SPIEL_ORDER, bets, strict=True))
-    assert 2 * exploitability(mixed(policy)) == pytest.approx(nash_conv, abs=1e-12)
-
-
 def test_what_is_illegal_costs_the_forfeit() -> None:
     """Who always forfeits loses 1.5 whenever it is its move: always as first, and always as second,
     where the first moves legally."""
-    never = dict.fromkeys(INFOSETS, (0.0, 0.0, 1.0))
+    never = dict.fromkeys(INFOSETS, (0.0, 0.0))
     assert exploitability(never) == pytest.approx(1.5)
     assert exploitability(never, forfeit=4.0) == pytest.approx(4.0)
-    assert illegal_mass(never) == 1 and legal(never) == mixed(UNIFORM)
+    assert illegal_mass(never) == 1 and legal(rows(never)) == [[0.5, 0.5]] * 12
 
 
 def test_forfeits_in_one_place_by_hand() -> None:
@@ -129,20 +140,20 @@ def test_forfeits_in_one_place_by_hand() -> None:
     it nothing is gained by other play: one hand in three it loses ½·1.5 more and ½ of what the
     jack would have lost, which in equilibrium (α = 0: it checks, and folds to a bet) is 1 chip."""
     policy = mixed(nash(0.0))
-    spoiled = {**policy, "J": (0.5, 0.0, 0.5)}
+    spoiled = {**policy, "J": (0.5, 0.0)}
     assert exploitability(policy) == pytest.approx(0, abs=1e-12)
     more = best_response(spoiled, 1) - best_response(policy, 1)
     assert more == pytest.approx((0.5 * 1.5 - 0.5 * 1.0) / 3, abs=1e-12)
     assert best_response(spoiled, 0) == best_response(policy, 0)
-    assert exploitability(legal(spoiled)) == pytest.approx(0, abs=1e-12)
+    assert legal(rows(spoiled)) == [list(row) for row in rows(policy)]
     assert illegal_mass(spoiled) == pytest.approx(0.5 / 12)
 
 
-def random_strategy(rng: random.Random) -> dict[str, tuple[float, float, float]]:
+def random_strategy(rng: random.Random) -> Strategy:
     found = {}
     for infoset in INFOSETS:
         a, b, c = (rng.random() for _ in range(3))
-        found[infoset] = (a / (a + b + c), b / (a + b + c), c / (a + b + c))
+        found[infoset] = (a / (a + b + c), b / (a + b + c))
     return found
 
 
@@ -152,7 +163,8 @@ def with_forfeits(strategy: Any, pure_of: dict[str, int], seat: int) -> float:
     for a, b in itertools.permutations("JQK", 2):
         sign = 1 if "JQK".index(a) > "JQK".index(b) else -1
         own = {i: (1.0 - c, float(c), 0.0) for i, c in pure_of.items()}
-        first, second = (own, strategy) if seat == 0 else (strategy, own)
+        whole = {i: (p, b, 1 - p - b) for i, (p, b) in strategy.items()}
+        first, second = (own, whole) if seat == 0 else (whole, own)
         lost = sign if seat == 0 else -sign  # what the strategy loses at a showdown for one chip
         fold = 1 if seat == 0 else -1  # ... when the second folds
         p, b1, x = first[a]
@@ -177,7 +189,8 @@ def test_with_forfeits_it_agrees_with_brute_force(seed: int) -> None:
 def counted(strategy: Any, n: int, rng: random.Random) -> dict[str, tuple[int, int, int]]:
     found = {}
     for infoset in INFOSETS:
-        kinds = Counter(rng.choices((0, 1, 2), strategy[infoset], k=n))
+        p, b = strategy[infoset]
+        kinds = Counter(rng.choices((0, 1, 2), (p, b, 1 - p - b), k=n))
         found[infoset] = (kinds[0], kinds[1], kinds[2])
     return found
 
@@ -234,11 +247,11 @@ def test_a_policy_that_says_more_than_a_token_is_sampled(style: str, tokens: int
     found, method = asyncio.run(kuhn_measures(KuhnPoker(style=style), asked(engine, sampling, 60)))
     assert len(engine.asked) == 12 * 60
     assert {r.sampling for r in engine.asked} == {Sampling(0.7, 0.9, 0, tokens)}
-    assert method.startswith("estimated from 60 replies at each of 12 information sets")
+    assert method.startswith("estimated from 60 replies at each of 12 information states")
     honest = mixed({i: float(i.startswith("J")) for i in INFOSETS})
     assert found["illegal_mass"] == pytest.approx(0.1, abs=0.04)
     assert found["exploitability_legal"] == pytest.approx(exploitability(honest))
-    spoiled = {i: (0.9 * p, 0.9 * b, 0.1) for i, (p, b, _) in honest.items()}
+    spoiled = {i: (0.9 * p, 0.9 * b) for i, (p, b) in honest.items()}
     assert found["exploitability_low"] <= exploitability(spoiled) <= found["exploitability_high"]
     assert found["exploitability"] == pytest.approx(exploitability(spoiled), abs=0.15)
 
@@ -249,21 +262,23 @@ def test_where_nothing_could_be_said_nothing_is_measured() -> None:
 
 
 def test_one_token_is_read_off_the_model_as_the_game_reads_it(make_policies: Any) -> None:
-    """Every token of the vocabulary, at the recipe's temperature, as `parse` would have it; and
+    """Every token of the vocabulary, at the recipe's temperature, as the game reads it; and
     what is drawn agrees."""
     engine = TransformersEngine(make_policies("lora"))
     game, sampling = KuhnPoker(style="terse"), Sampling(temperature=0.5, max_tokens=1)
-    found = read_strategy(game, asked(engine, sampling, 1), sampling)
+    found = engine.probabilities("main", game.tree().infosets, sampling)
     with torch.no_grad(), engine.policies.using("main") as model:
         ids = engine.chat.ids_of([{"role": "user", "content": "Qb"}])
         chance = (model(torch.tensor([ids])).logits[0, -1].double() / 0.5).softmax(-1)
     sums = Counter[Any]()
     for token, p in enumerate(chance.tolist()):
-        sums[parse(engine.chat.decode([token]), "b")] += p
-    assert found["Qb"] == pytest.approx((sums["p"], sums["b"], sums[None]), abs=1e-5)
+        sums[named(engine.chat.decode([token]), ("p", "b"))] += p
+    assert found[KEYS.index("Qb")] == pytest.approx((sums[0], sums[1]), abs=1e-5)
     measures, method = asyncio.run(kuhn_measures(game, asked(engine, sampling, 1)))
-    assert method == "exact, from the probability of every reply at temperature 0.5"
-    assert measures["exploitability"] == pytest.approx(exploitability(found))
+    assert method == "exact, from the probability of every action at temperature 0.5"
+    assert measures["exploitability"] == pytest.approx(
+        exploitability(dict(zip(KEYS, found, strict=True)))
+    )
     assert "exploitability_low" not in measures
 
 
@@ -274,7 +289,7 @@ def test_a_terse_game_that_reads_on_is_sampled(make_policies: Any) -> None:
     measures, method = asyncio.run(kuhn_measures(game, asked(engine, Sampling(), 2)))
     assert method.startswith("estimated") and "exploitability_high" in measures
     with pytest.raises(ValueError, match="2 tokens are too many"):
-        engine.probabilities("main", ["J"], Sampling(max_tokens=2))
+        engine.probabilities("main", game.tree().infosets, Sampling(max_tokens=2))
 
 
 def test_the_score_that_ranks_charges_forfeits_and_both_figures_are_told(
@@ -284,7 +299,7 @@ def test_the_score_that_ranks_charges_forfeits_and_both_figures_are_told(
     games = {"kuhn": KuhnPoker(style="terse")}
     found, _ = asyncio.run(evaluate(games, engine, count=2, sampling=Sampling()))
     exact = found["kuhn"]["exact"]
-    assert set(exact) == {"exploitability", "exploitability_legal", "value_gap", "illegal_mass"}
+    assert {"exploitability", "exploitability_legal", "illegal_mass"} < set(exact)
     assert exact["illegal_mass"] > 0.9  # untrained: of its tokens two are legal
     assert exact["exploitability"] > 1.3 > exact["exploitability_legal"]
     assert found["kuhn"]["score"] == -exact["exploitability"]
@@ -302,4 +317,40 @@ def test_the_chances_are_those_of_what_is_drawn() -> None:
 
 
 def test_counts_are_shares() -> None:
-    assert observed(dict.fromkeys(INFOSETS, (1, 2, 1)))["Qb"] == (0.25, 0.5, 0.25)
+    assert observed([(1, 2, 1)]) == [[0.25, 0.5]]
+
+
+def test_masked_replies_of_several_tokens_are_exact(make_policies: Any) -> None:
+    """What is read off the model is what is drawn, at every information state."""
+    engine = TransformersEngine(make_policies("lora"))
+    game, sampling = KuhnPoker(style="short"), Sampling(mask_actions=True)
+    exact, method = asyncio.run(kuhn_measures(game, asked(engine, sampling, 1)))
+    assert method.startswith("exact") and "among the legal actions" in method
+    assert exact["illegal_mass"] == pytest.approx(0, abs=1e-9)
+    tree = game.tree()
+    found = engine.probabilities("main", tree.infosets, sampling)
+    drawn = observed(
+        added(*asyncio.run(sample_replies(tree, asked(engine, sampling, 400), sampling)))
+    )
+    for row, shares in zip(found, drawn, strict=True):
+        assert sum(row) == pytest.approx(1) and shares == pytest.approx(row, abs=0.12)
+
+
+def test_all_boards_of_tic_tac_toe_are_read_at_once(make_policies: Any) -> None:
+    engine = TransformersEngine(make_policies("lora"))
+    tree = TicTacToe(style="terse").tree()
+    assert len(tree.infosets) == 4_520 and len(tree.nodes) == 5_478 and not tree.hidden
+    found = engine.probabilities("main", tree.infosets, Sampling(max_tokens=1))
+    for number in (0, 17, 4519):
+        (alone,) = engine.probabilities("main", [tree.infosets[number]], Sampling(max_tokens=1))
+        assert found[number] == pytest.approx(alone, abs=1e-6)
+    perfect = [[float(int(a) == optimal(i.key)[0]) for a in i.actions] for i in tree.infosets]
+    assert exploit(tree, perfect).nash_conv == 0
+    assert sum(regrets(tree, perfect)) == 0
+    spoiled = [row if any(row[1:]) else [0.5] + [0.0] * (len(row) - 1) for row in perfect]
+    by_hand = [
+        sum(p * regret(i.key, int(a)) for p, a in zip(row, i.actions, strict=True))
+        + (1 - sum(row)) * regret(i.key, None)
+        for i, row in zip(tree.infosets, spoiled, strict=True)
+    ]
+    assert regrets(tree, spoiled) == pytest.approx(by_hand)

@@ -1,0 +1,112 @@
+"""A game's rules as data: every position, and what the seat to move knows there. A game that has a
+tree is measured exactly, by code that knows no game."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sparring.core.errors import ConfigError
+
+MOST_INFOSETS = 25_000
+MOST_NODES = 1_000_000
+
+Policy = Sequence[Sequence[float]]  # per information state, the probability of each legal action
+
+
+class TreeTooLarge(ConfigError):
+    """A game with too many positions to look at all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Infoset:
+    """All positions that a seat cannot tell apart, as the seat is asked there."""
+
+    key: str
+    seat: str
+    prompt: str
+    actions: tuple[str, ...]
+    state: Any = None  # what a program may look at
+
+
+class Node(NamedTuple):
+    """One position: of a seat (an infoset), of chance (chances), or an end (rewards)."""
+
+    infoset: int = -1
+    children: tuple[int, ...] = ()
+    chances: tuple[float, ...] = ()
+    rewards: tuple[float, ...] = ()  # by seat
+
+
+class Branch(NamedTuple):
+    """A position as a game describes it, with the states that follow."""
+
+    infoset: Infoset | None = None
+    children: Sequence[Any] = ()
+    chances: Sequence[float] = ()
+    rewards: Sequence[float] = ()
+
+
+@dataclass
+class Tree:
+    """Nodes come after their children, so that the root is the last one. A position that several
+    ways lead to may be one node, if what is known there does not say which was taken."""
+
+    seats: tuple[str, ...]
+    forfeits: tuple[tuple[float, ...], ...]  # rewards when the first, second … seat breaks a rule
+    limits: Mapping[str, Any] = field(default_factory=dict)  # the sampling that the game asks for
+    infosets: list[Infoset] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+
+    @property
+    def hidden(self) -> bool:
+        """Whether some position cannot be told from another."""
+        return len(self.infosets) < sum(node.infoset >= 0 for node in self.nodes)
+
+
+def grow(
+    tree: Tree,
+    root: Any,
+    expand: Callable[[Any], Branch],
+    *,
+    same: Callable[[Any], Hashable] | None = None,
+    name: str = "the game",
+    most: int = MOST_INFOSETS,
+) -> Tree:
+    """Fill a tree from its root. States for which `same` gives equal values become one node."""
+    known: dict[Hashable, int] = {}
+    numbers: dict[str, int] = {}
+
+    def visit(state: Any) -> int:
+        key = same(state) if same else None
+        if key is not None and key in known:
+            return known[key]
+        branch = expand(state)
+        number = -1
+        if branch.infoset is not None:
+            number = numbers.setdefault(branch.infoset.key, len(tree.infosets))
+            if number == len(tree.infosets):
+                tree.infosets.append(branch.infoset)
+        if len(tree.infosets) > most or len(tree.nodes) > MOST_NODES:
+            raise TreeTooLarge(
+                f"{name} has more than {len(tree.infosets) - 1:,} information states "
+                f"({len(tree.nodes):,} positions were counted so far), too many to look at all of "
+                "them; a match against its programs is an estimate: sparring arena POLICY "
+                "--against scripted"
+            )
+        children = tuple(map(visit, branch.children))
+        tree.nodes.append(Node(number, children, tuple(branch.chances), tuple(branch.rewards)))
+        if key is not None:
+            known[key] = len(tree.nodes) - 1
+        return len(tree.nodes) - 1
+
+    visit(root)
+    return tree
+
+
+def cost_of_forfeit(seats: int, invalid: float, other: float) -> tuple[tuple[float, ...], ...]:
+    """What a broken rule pays each seat, for each offender. Between two, whatever it costs the one
+    counts as the other's gain, so that a measure is of what a policy loses."""
+    gain = -invalid if seats == 2 else other
+    return tuple(tuple(invalid if i == j else gain for j in range(seats)) for i in range(seats))

@@ -1,0 +1,122 @@
+"""How likely a policy's reply is each of the legal actions, at many prompts at once.
+
+Shapes: B prompts, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sparring.core.answers import answer, named
+from sparring.core.tree import Infoset
+from sparring.core.types import Sampling
+from sparring.engines.local.masking import Trie, mask_logits
+from sparring.engines.local.sampling import chances
+from sparring.models.chat import Chat
+
+TOKENS = 16384  # of prompts that are read at once
+LOGITS = 2**24  # that exist at once
+
+Readings = Mapping[str, list[int]]  # what a reply of one token is read as, lower case -> the tokens
+
+
+def token_readings(chat: Chat, vocabulary: int) -> dict[str, list[int]]:
+    """Made once for a tokenizer: to ask each prompt about each token would take hours."""
+    found: dict[str, list[int]] = {}
+    for token in range(vocabulary):
+        found.setdefault(answer(chat.decode([token])).casefold(), []).append(token)
+    return found
+
+
+@torch.inference_mode()
+def action_probabilities(
+    model: Any, chat: Chat, asked: Sequence[Infoset], sampling: Sampling, readings: Readings
+) -> list[list[float]]:
+    """Per prompt, the probability of each of its actions as the reply. What is missing to 1 names
+    none of them."""
+    prompts = [chat.ids_of([{"role": "user", "content": i.prompt}]) for i in asked]
+    if sampling.mask_actions:
+        return _masked(model, chat, asked, prompts, sampling)
+    if sampling.max_tokens != 1:
+        raise ValueError(f"replies of {sampling.max_tokens} tokens are too many to sum over")
+    found: list[list[float]] = [[] for _ in asked]
+    for rows, logits_BV in _next_logits(model, prompts):
+        for row, chances_V in zip(rows, chances(logits_BV, sampling), strict=True):
+            tokens = _tokens(chat, asked[row].actions, readings)
+            found[row] = [float(chances_V[ids].sum()) for ids in tokens]
+    return found
+
+
+def _tokens(chat: Chat, actions: tuple[str, ...], readings: Readings) -> list[list[int]]:
+    """The tokens that are read as each action."""
+    alike = (readings.get(action.casefold(), []) for action in actions)
+    return [
+        [token for token in tokens if named(chat.decode([token]), actions) == number]
+        for number, tokens in enumerate(alike)
+    ]
+
+
+def _masked(
+    model: Any,
+    chat: Chat,
+    asked: Sequence[Infoset],
+    prompts: list[list[int]],
+    sampling: Sampling,
+) -> list[list[float]]:
+    """Each action's tokens among those that a legal action may go on with there."""
+    spelled = [[chat.encode(action) for action in i.actions] for i in asked]
+    tries = [Trie(actions, chat.end_id) for actions in spelled]
+    points = []  # where there is a choice: prompt, what is said so far, what may follow
+    for number, (trie, actions) in enumerate(zip(tries, spelled, strict=True)):
+        prefixes = {tuple(a[:n]) for a in actions for n in range(len(a) + 1)}
+        choices = ((prefix, trie.allowed(prefix)) for prefix in sorted(prefixes))
+        points += [(number, prefix, allowed) for prefix, allowed in choices if len(allowed) > 1]
+    drawn: dict[tuple[int, tuple[int, ...]], dict[int, float]] = {}
+    for rows, logits_BV in _next_logits(model, [prompts[n] + list(p) for n, p, _ in points]):
+        allowed = [points[row][2] for row in rows]
+        chances_BV = chances(mask_logits(logits_BV, allowed), sampling)
+        for row, tokens, chances_V in zip(rows, allowed, chances_BV, strict=True):
+            number, prefix, _ = points[row]
+            drawn[number, prefix] = dict(zip(tokens, chances_V[tokens].tolist(), strict=True))
+    return [
+        [_product(number, [*action, chat.end_id], drawn) for action in actions]
+        for number, actions in enumerate(spelled)
+    ]
+
+
+def _product(
+    number: int, tokens: list[int], drawn: Mapping[tuple[int, tuple[int, ...]], dict[int, float]]
+) -> float:
+    total = 1.0
+    for i, token in enumerate(tokens):
+        total *= drawn.get((number, tuple(tokens[:i])), {}).get(token, 1.0)
+    return total
+
+
+def _next_logits(
+    model: Any, sequences: Sequence[Sequence[int]]
+) -> Iterator[tuple[list[int], Tensor]]:
+    """The logits after each sequence, in batches of like lengths: their numbers and B×V. Padded on
+    the right: a token sees only what comes before it."""
+    order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
+    while order:
+        rows = [order[0]]
+        for i in order[1:]:
+            spread = len(sequences[i]) - len(sequences[rows[0]]) + 1
+            held = (len(rows) + 1) * spread * model.config.vocab_size
+            if (len(rows) + 1) * len(sequences[i]) > TOKENS or held > LOGITS:
+                break
+            rows.append(i)
+        order = order[len(rows) :]
+        lengths = [len(sequences[i]) for i in rows]
+        longest, spread = lengths[-1], lengths[-1] - lengths[0] + 1
+        padded = [[*sequences[i], *[0] * (longest - len(sequences[i]))] for i in rows]
+        logits = model(
+            input_ids=torch.tensor(padded, device=model.device), logits_to_keep=spread
+        ).logits
+        last = torch.tensor([length - lengths[0] for length in lengths], device=model.device)
+        yield rows, logits[torch.arange(len(rows), device=model.device), last]
