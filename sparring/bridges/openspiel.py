@@ -32,7 +32,7 @@ Kind = pyspiel.GameType
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth",
             "tenth")  # fmt: skip
 # A board says all that matters in these, however it came about.
-BOARDS = ("tic_tac_toe", "connect_four", "mnk", "breakthrough", "nim", "hex", "y", "clobber", "pig")
+BOARDS = ("tic_tac_toe", "connect_four", "mnk", "breakthrough", "nim", "hex", "y", "clobber")
 SOLVED = 6_000  # positions of a game that is small enough to have a perfect player
 CFR_ITERATIONS = 200
 
@@ -138,8 +138,7 @@ class OpenSpielGame(Game):
         return "\n".join([*lines, f"Legal actions: {names}", closing])
 
     def position(self, state: Any, player: int) -> Position:
-        open_board = self.spiel.get_type().information == Kind.Information.PERFECT_INFORMATION
-        return Position(self.key(state, player), player, state.clone() if open_board else None)
+        return Position(self.key(state, player), player, state.clone() if self.open_board else None)
 
     def key(self, state: Any, player: int) -> str:
         """What tells one information state from another."""
@@ -148,13 +147,11 @@ class OpenSpielGame(Game):
             return f"{player} {state}"
         if kind.provides_information_state_string:
             return f"{player} {state.information_state_string(player)}"
-        if kind.information == Kind.Information.PERFECT_INFORMATION:
-            return f"{player} {state.history_str()}"
-        raise TreeTooLarge(
-            f"{self.string} gives no text of what a player knows, only of what it observes, so "
-            "that information states cannot be told apart; a match is an estimate: sparring arena "
-            "POLICY --against random"
-        )
+        return f"{player} {state.history_str()}" if self.open_board else ""
+
+    @property
+    def open_board(self) -> bool:
+        return bool(self.spiel.get_type().information == Kind.Information.PERFECT_INFORMATION)
 
     @cached_property
     def _tree(self) -> Tree:
@@ -175,6 +172,12 @@ def make_tree(game: OpenSpielGame, most: int | None = None) -> Tree:
     kind = game.spiel.get_type()
     if kind.chance_mode == Kind.ChanceMode.SAMPLED_STOCHASTIC:
         raise TreeTooLarge(f"{game.string} draws its chance inside, where nobody can look")
+    if not (kind.provides_information_state_string or game.open_board):
+        raise TreeTooLarge(
+            f"{game.string} tells what a player observes and not what it knows, so that "
+            "information states cannot be told apart. A match is an estimate: sparring arena "
+            "POLICY --against random"
+        )
     assert game.invalid is not None
     forfeits = cost_of_forfeit(len(game.seats), game.invalid, game.invalid_other)
 

@@ -7,6 +7,8 @@ import re
 import string
 from typing import Any
 
+from sparring.core.answers import answer
+
 CODES = string.ascii_lowercase + string.ascii_uppercase + string.digits
 CARDS = ("Jack", "Queen", "King")
 
@@ -56,7 +58,7 @@ def action_names(game: Any, state: Any, player: int, terse: bool) -> tuple[str, 
 
 
 def _plain(name: str) -> str:
-    text = " ".join(name.split())
+    text = answer(" ".join(name.split()))  # as a reply that says it is read
     return text.lower() if text.isalpha() else text
 
 

@@ -11,6 +11,7 @@ from sparring.core.errors import ConfigError
 
 MOST_INFOSETS = 25_000
 MOST_NODES = 1_000_000
+MOST_DEPTH = 250
 
 Policy = Sequence[Sequence[float]]  # per information state, the probability of each legal action
 
@@ -78,31 +79,50 @@ def grow(
     known: dict[Hashable, int] = {}
     numbers: dict[str, int] = {}
 
-    def visit(state: Any) -> int:
-        key = same(state) if same else None
-        if key is not None and key in known:
-            return known[key]
-        branch = expand(state)
-        number = -1
+    def opened(state: Any, key: Hashable) -> tuple[Branch, Hashable, int, list[int]]:
+        branch, number = expand(state), -1
         if branch.infoset is not None:
             number = numbers.setdefault(branch.infoset.key, len(tree.infosets))
             if number == len(tree.infosets):
                 tree.infosets.append(branch.infoset)
-        if len(tree.infosets) > most or len(tree.nodes) > MOST_NODES:
-            raise TreeTooLarge(
-                f"{name} has more than {len(tree.infosets) - 1:,} information states "
-                f"({len(tree.nodes):,} positions were counted so far), too many to look at all of "
-                "them; a match against its programs is an estimate: sparring arena POLICY "
-                "--against scripted"
-            )
-        children = tuple(map(visit, branch.children))
-        tree.nodes.append(Node(number, children, tuple(branch.chances), tuple(branch.rewards)))
-        if key is not None:
-            known[key] = len(tree.nodes) - 1
-        return len(tree.nodes) - 1
+        return branch, key, number, []
 
-    visit(root)
+    stack = [opened(root, same(root) if same else None)]
+    while stack:
+        branch, key, number, children = stack[-1]
+        _check_size(tree, len(stack), name, most)
+        if len(children) < len(branch.children):
+            state = branch.children[len(children)]
+            its_key = same(state) if same else None
+            if its_key is not None and its_key in known:
+                children.append(known[its_key])
+            else:
+                stack.append(opened(state, its_key))
+            continue
+        stack.pop()
+        node = Node(number, tuple(children), tuple(branch.chances), tuple(branch.rewards))
+        tree.nodes.append(node)
+        here = len(tree.nodes) - 1
+        if key is not None:
+            known[key] = here
+        if stack:
+            stack[-1][3].append(here)
     return tree
+
+
+def _check_size(tree: Tree, depth: int, name: str, most: int) -> None:
+    what = ""
+    if len(tree.infosets) > most:
+        what = f"has more than {most:,} information states"
+    elif len(tree.nodes) > MOST_NODES:
+        what = f"has more than {MOST_NODES:,} positions"
+    elif depth > MOST_DEPTH:
+        what = f"can go on for more than {MOST_DEPTH} moves"
+    if what:
+        raise TreeTooLarge(
+            f"{name} {what}: too many to look at all of them. A match against one of its programs "
+            "is an estimate: sparring arena POLICY --against scripted, or random"
+        )
 
 
 def cost_of_forfeit(seats: int, invalid: float, other: float) -> tuple[tuple[float, ...], ...]:

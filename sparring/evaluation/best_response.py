@@ -8,6 +8,7 @@ probability of a reply that names no legal action, which the game ends as a forf
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -72,6 +73,8 @@ def illegal_mass(policy: Policy) -> float:
 def best_response(tree: Tree, policy: Policy, seat: int) -> tuple[float, Choices]:
     """What the best response of a seat expects when the others follow the policy, and its action
     at every information state of that seat."""
+    # Several calls deep for each move of a game of up to 250.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))
     reach = _reach(tree, policy, skip=seat)
     members: list[list[int]] = [[] for _ in tree.infosets]
     for number, node in enumerate(tree.nodes):
