@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,6 +18,7 @@ from sparring.judge.python.judge import Judge
 from sparring.judge.sandbox.bwrap import SandboxMissing
 
 MOST_LINE = 64 << 20
+AHEAD = 64  # lines that are read and not yet ruled on
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,9 @@ class Line:
     wrong: str = ""
 
 
+Rule = Callable[[Line], Awaitable[Verdict]]
+
+
 def judge_python(
     file: Path,
     as_json: bool = False,
@@ -37,45 +44,77 @@ def judge_python(
     sandbox: str = "bwrap",
     out: TextIO | None = None,
 ) -> int:
-    """Judge every line, print verdicts in the file's order. 0: all ruled on; 1: some void;
-    2: nothing could be judged at all."""
-    out = out or sys.stdout
+    """Judge every line, print verdicts in the file's order; see `judge_file`."""
+
+    @asynccontextmanager
+    async def rules() -> AsyncIterator[Rule]:
+        judge = Judge(workers, timeout_s=timeout_s, memory_mb=memory_mb, sandbox=sandbox)
+        async with judge:
+            yield partial(_rule, judge)
+
+    return judge_file(file, rules, form="{id, code, tests}", as_json=as_json, out=out)
+
+
+def judge_file(
+    file: Path,
+    rules: Callable[[], AbstractAsyncContextManager[Rule]],
+    *,
+    form: str,
+    as_json: bool = False,
+    out: TextIO | None = None,
+    wrong: Callable[[dict[str, Any]], str] | None = None,
+    reason: str = "kind",
+    counted: Sequence[str] = (),
+) -> int:
+    """Rule on every line of a file, print verdicts in its order. 0: all ruled on; 1: some void;
+    2: nothing could be judged at all. `reason` is what a verdict's kind is called in JSON;
+    `counted` are kinds whose number is told at the end."""
     if not file.is_file():
-        print(f"{file}: no such file; expected JSONL of {{id, code, tests}}", file=sys.stderr)
+        print(f"{file}: no such file; expected JSONL of {form}", file=sys.stderr)
         return 2
 
     def show(line: Line, verdict: Verdict) -> None:
-        print(_as_json(line, verdict) if as_json else _as_text(line, verdict), file=out, flush=True)
+        text = _as_json(line, verdict, reason) if as_json else _as_text(line, verdict)
+        print(text, file=out or sys.stdout, flush=True)
 
     try:
-        judge = Judge(workers, timeout_s=timeout_s, memory_mb=memory_mb, sandbox=sandbox)
-        counts = asyncio.run(_judge_all(file, judge, show))
+        counts = asyncio.run(_judge_all(read_lines(file, wrong), rules, show))
     except SandboxMissing as error:
         print(f"cannot judge: {error}", file=sys.stderr)
         return 2
-    total = sum(counts.values())
-    summary = ", ".join(f"{counts[status]} {status}" for status in ("pass", "fail", "void"))
-    print(f"{total} judged: {summary}", file=sys.stderr)
+    by_status = {status: counts[status] for status in ("pass", "fail", "void")}
+    summary = ", ".join(f"{n} {status}" for status, n in by_status.items())
+    print(f"{sum(by_status.values())} judged: {summary}", file=sys.stderr)
+    for kind in counted:
+        if counts[f"kind {kind}"]:
+            print(f"{kind}s: {counts[f'kind {kind}']}", file=sys.stderr)
     return 1 if counts["void"] else 0
 
 
 async def _judge_all(
-    file: Path, judge: Judge, show: Callable[[Line, Verdict], None]
-) -> dict[str, int]:
-    """Read ahead only as far as the judge is busy, so that a file of any size will do."""
-    counts = {"pass": 0, "fail": 0, "void": 0}
+    lines: Iterator[Line],
+    rules: Callable[[], AbstractAsyncContextManager[Rule]],
+    show: Callable[[Line, Verdict], None],
+) -> Counter[str]:
+    """Read ahead only so far, so that a file of any size will do."""
+    counts: Counter[str] = Counter()
     waiting: list[tuple[Line, asyncio.Future[Verdict]]] = []
 
     async def next_out() -> None:
         line, future = waiting.pop(0)
         verdict = await future
-        counts[verdict.status] += 1
+        counts.update((verdict.status, f"kind {verdict.kind}"))
         show(line, verdict)
 
-    async with judge:
-        for line in read_lines(file):
-            waiting.append((line, asyncio.ensure_future(_rule(judge, line))))
-            while waiting and (len(waiting) > 16 * judge.pool.workers or waiting[0][1].done()):
+    async def ruled(rule: Rule, line: Line) -> Verdict:
+        if line.wrong:
+            return Verdict("void", "input", f"line {line.number}: {line.wrong}")
+        return await rule(line)
+
+    async with rules() as rule:
+        for line in lines:
+            waiting.append((line, asyncio.ensure_future(ruled(rule, line))))
+            while waiting and (len(waiting) > AHEAD or waiting[0][1].done()):
                 await next_out()
             await asyncio.sleep(0)
         while waiting:
@@ -84,8 +123,6 @@ async def _judge_all(
 
 
 async def _rule(judge: Judge, line: Line) -> Verdict:
-    if line.wrong:
-        return Verdict("void", "input", f"line {line.number}: {line.wrong}")
     fields = line.fields
     verdict = await judge.tests(
         fields["code"],
@@ -144,11 +181,11 @@ def _wrong(data: dict[str, Any]) -> str:
     return ""
 
 
-def _as_json(line: Line, verdict: Verdict) -> str:
+def _as_json(line: Line, verdict: Verdict, reason: str) -> str:
     row = {
         "id": line.id,
         "verdict": verdict.status,
-        "kind": verdict.kind,
+        reason: verdict.kind,
         "detail": verdict.detail,
         "seconds": round(verdict.seconds, 6),
     }

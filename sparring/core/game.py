@@ -9,8 +9,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from sparring.core.table import Speak, Table
@@ -64,6 +64,15 @@ class Outcome:
         self.void = void
 
 
+class _Closed:
+    """Stands for the judge of a game that is not open."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked for by copy and pickle
+            raise AttributeError(name)
+        raise RuntimeError("the game is not open: play it inside `async with opened([game])`")
+
+
 @dataclass
 class Game:
     """Subclass it, name the seats, write `play`. Fields of a subclass are its options."""
@@ -75,6 +84,9 @@ class Game:
     runs_code: ClassVar[bool] = False  # whether it needs the jail
     title: ClassVar[str] = ""  # as people say it; the name in words otherwise
     glyph: ClassVar[str] = "❝"  # stands for a game in lists; none: its last frame does
+
+    judge: Any = field(default_factory=_Closed, init=False, repr=False, compare=False)
+    _running: Any = field(default=None, init=False, repr=False, compare=False)
 
     async def play(self, task: Task, table: Table) -> Outcome:
         raise TypeError(f"{type(self).__name__} is a game without a play method")
@@ -141,11 +153,21 @@ class Game:
         """What a person looks for first in a line of recorded games."""
         return {}
 
+    def make_judge(self, sandbox: str) -> AbstractAsyncContextManager[Any] | None:
+        """What rules on this game, not yet started; `sandbox` is the config's word for the jail."""
+        return None
+
     async def open(self, sandbox: str) -> None:
-        """Start what rules on this game; `sandbox` is the config's word for the jail."""
+        """Start the judge: `judge` is what it gives when it is entered."""
+        self._running = self.make_judge(sandbox)
+        if self._running is not None:
+            self.judge = await self._running.__aenter__()
 
     async def close(self) -> None:
         """Stop what `open` started."""
+        running, self._running, self.judge = self._running, None, _Closed()
+        if running is not None:
+            await running.__aexit__(None, None, None)
 
     def match_task(self, seed: int) -> Task:
         """The task of a game that counts; differs where training begins in special places."""

@@ -145,11 +145,12 @@ class Table:
     ) -> Turn:
         number = self._asked
         self._asked += 1
+        given = {key: value for key, value in sampling.items() if value is not None}
         request = Request(
             seat=player.seat,
             policy=player.policy,
             messages=messages,
-            sampling=replace(self._sampling, **sampling),
+            sampling=replace(self._sampling, **given),
             seed=derive(self.seed, number),
             order=(self._order, number),
             previous=previous,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from sparring.core.formatting import esc
 
 
 class Section(NamedTuple):
@@ -22,3 +24,15 @@ class ReportPart:
     tiles: str = ""  # HTML in place of the usual headline figures
     lead: str = ""  # a sentence in place of the usual one
     replaces: bool = False
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of results. Heads are text; cells are HTML, so what models wrote is to be escaped;
+    one that is a `<th>` already heads its row."""
+    head = "".join(f"<th>{esc(name)}</th>" for name in heads)
+    cells = ("".join(c if c.startswith("<th>") else f"<td>{c}</td>" for c in row) for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    return (
+        f'<div class="scroll"><table class="results"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )

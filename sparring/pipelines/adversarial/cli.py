@@ -56,13 +56,13 @@ def run(
     plan |= {"sampling": asdict(sampling), "execute_tests": execute_tests}
     with unfinished(output, plan) as lines:
         solver = solve.load_solver(checkpoint, device=device, sampling=sampling, seed=seed)
-        found = asyncio.run(
+        solutions = asyncio.run(
             solve.solve_all(
                 solver,
                 problems,
                 attempts=attempts,
                 sandbox=sandbox if execute_tests or attempts > 1 else None,
-                hear=show.hear if single and reasoning else None,
+                on_token=show.on_token if single and reasoning else None,
                 lines=lines,
                 on_problem=show.result,
             )
@@ -70,10 +70,10 @@ def run(
         if output is not None:
             results = [
                 solve.as_json(p, made, execute_tests)
-                for p, made in zip(problems, found, strict=True)
+                for p, made in zip(problems, solutions, strict=True)
             ]
-            told: dict[str, Any] = {"checkpoint": checkpoint, "results": results}
-            write_whole(output, (json.dumps(told, indent=1) + "\n").encode())
+            summary: dict[str, Any] = {"checkpoint": checkpoint, "results": results}
+            write_whole(output, (json.dumps(summary, indent=1) + "\n").encode())
     if output is not None:
         print(f"\nwritten to {output}")
 
@@ -108,11 +108,11 @@ def need_jail(sandbox: str) -> None:
         return
     from sparring.judge.sandbox import probe
 
-    found = probe()
-    if not found.ok:
+    jail = probe()
+    if not jail.ok:
         raise ConfigError(
-            f"programs are only executed in a jail, and {found.explanation}. Install it "
-            f"({found.install}), or say --sandbox unsafe to run them with your own rights."
+            f"programs are only executed in a jail, and {jail.explanation}. Install it "
+            f"({jail.install}), or say --sandbox unsafe to run them with your own rights."
         )
 
 
@@ -123,7 +123,7 @@ class Show:
         self.reasoning, self.executed, self.streamed = reasoning, executed, streamed
         self.stage, self.done, self.total = "", 0, total
 
-    def hear(self, stage: str, piece: str) -> None:
+    def on_token(self, stage: str, piece: str) -> None:
         if stage != self.stage:
             self.stage = stage
             print(f"\n── {stage} ──", flush=True)

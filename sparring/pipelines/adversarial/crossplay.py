@@ -45,17 +45,17 @@ async def closing(run: RunDir) -> None:
 async def crossplay(run: RunDir, games: int) -> None:
     """Write crossplay.json: every stage's generator against every stage's discriminator."""
     config = run.config()
-    found = _checkpoints(run, config)
+    checkpoints = _checkpoints(run, config)
     game = next((g for g in make_games(config.games).values() if _plays(g)), None)
-    if not isinstance(game, AdversarialTests) or len(found) < 2:
+    if not isinstance(game, AdversarialTests) or len(checkpoints) < 2:
         return
-    engine = _load(run, config, list(found.values()))
+    engine = _load(run, config, list(checkpoints.values()))
     tasks = held_out_tasks(config.tasks, game.problems) or training_tasks(
         config.tasks, game.problems
     )
     async with opened([game], config.sandbox):
-        told = await meet(game, engine, list(found), tasks[:games], config)
-    write_whole(run.path / "crossplay.json", (json.dumps(told, indent=1) + "\n").encode())
+        results = await meet(game, engine, list(checkpoints), tasks[:games], config)
+    write_whole(run.path / "crossplay.json", (json.dumps(results, indent=1) + "\n").encode())
 
 
 def _plays(game: object) -> bool:
@@ -68,16 +68,16 @@ def _checkpoints(run: RunDir, config: Config) -> dict[str, int]:
 
     steps = steps_of(config.schedule, make_games(config.games).values())
     there = set(checkpoint.steps(run.checkpoints))
-    found = {UNTRAINED: 0} if 0 in there else {}
+    steps_by_name = {UNTRAINED: 0} if 0 in there else {}
     for iteration, step in enumerate(steps, 1):
         if step.last and iteration in there and (run.checkpoints / name_of(step)).exists():
-            found[f"stage {step.stage}"] = iteration
+            steps_by_name[f"stage {step.stage}"] = iteration
     both = [
         (run.checkpoints / checkpoint.step_name(step) / f"{seat}.policy.safetensors").exists()
-        for step in found.values()
+        for step in steps_by_name.values()
         for seat in (GENERATOR, DISCRIMINATOR)
     ]
-    return found if both and all(both) else {}
+    return steps_by_name if both and all(both) else {}
 
 
 def _load(run: RunDir, config: Config, steps: Sequence[int]) -> TransformersEngine:
@@ -87,8 +87,8 @@ def _load(run: RunDir, config: Config, steps: Sequence[int]) -> TransformersEngi
     engine, _ = load_engine(first, device=config.engine.device, dtype=config.engine.dtype)
     engine.max_batch = config.engine.max_batch
     for seat in (GENERATOR, DISCRIMINATOR):
-        for place, step in enumerate(steps):
-            add_policy(engine, f"{run.path}@{step}:{seat}", f"{seat}{place}")
+        for index, step in enumerate(steps):
+            add_policy(engine, f"{run.path}@{step}:{seat}", f"{seat}{index}")
     return engine
 
 
@@ -101,30 +101,30 @@ async def meet(
 ) -> dict[str, Any]:
     """Rows are discriminators, columns generators, both in the order of `names`. A discriminator
     wins a game in which a valid test of its own breaks the program."""
-    places = range(len(names))
+    indices = range(len(names))
     problems = [full_problem(task) for task in tasks]
 
-    def table(place: int, problem: int) -> Table:
-        seating = {seat: f"{seat}{place}" for seat in game.seats}
+    def table(index: int, problem: int) -> Table:
+        seating = {seat: f"{seat}{index}" for seat in game.seats}
         seed = derive(config.seed, "crossplay", problem)
         return Table(
-            game.seats, seating, engine.act, seed=seed, order=place * 10_000 + problem,
+            game.seats, seating, engine.act, seed=seed, order=index * 10_000 + problem,
             sampling=as_trained(config, config.evaluate.temperature), outside=engine.outside,
         )  # fmt: skip
 
-    async def program(place: int, i: int) -> str:
-        said = await game.reason(table(place, i)[GENERATOR], problems[i])
-        return game.program(list(said.values())[-1], problems[i])
+    async def program(index: int, i: int) -> str:
+        replies = await game.reason(table(index, i)[GENERATOR], problems[i])
+        return game.program(list(replies.values())[-1], problems[i])
 
-    async def tests(place: int, i: int) -> str:
-        return await game.write_tests(table(place, i)[DISCRIMINATOR], problems[i])
+    async def tests(index: int, i: int) -> str:
+        return await game.write_tests(table(index, i)[DISCRIMINATOR], problems[i])
 
-    each = [(place, i) for place in places for i in range(len(problems))]
+    each = [(index, i) for index in indices for i in range(len(problems))]
     programs = dict(zip(each, await asyncio.gather(*(program(*e) for e in each)), strict=True))
     written = dict(zip(each, await asyncio.gather(*(tests(*e) for e in each)), strict=True))
-    wins, earned, lost = ([[0.0 for _ in places] for _ in places] for _ in range(3))
-    for d in places:
-        for g in places:
+    wins, earned, lost = ([[0.0 for _ in indices] for _ in indices] for _ in range(3))
+    for d in indices:
+        for g in indices:
             met = [
                 await game.rule(problem, programs[g, i], written[d, i])
                 for i, problem in enumerate(problems)
@@ -148,11 +148,11 @@ def over_time(wins: Sequence[Sequence[float]]) -> list[dict[str, float]]:
     """Per stage: how today's players do against today's others, against yesterday's on average, and
     against the one of yesterday's that is hardest for them (a cycle averages out). In an arms race
     none of yesterday's is harder than today's; where one is, what beat it was forgotten."""
-    found = []
+    stages = []
     for k in range(1, len(wins)):
         broken = [wins[k][i] for i in range(k)]
         held = [1 - wins[i][k] for i in range(k)]
-        found.append(
+        stages.append(
             {
                 "discriminator_against_todays": wins[k][k],
                 "discriminator_against_yesterdays": fmean(broken),
@@ -162,7 +162,7 @@ def over_time(wins: Sequence[Sequence[float]]) -> list[dict[str, float]]:
                 "generator_against_hardest": min(held),
             }
         )
-    return found
+    return stages
 
 
 def count_bugs(run: RunDir) -> None:
@@ -184,9 +184,9 @@ def count_bugs(run: RunDir) -> None:
                     if not test["passed"]:
                         broke[key] += 1
                         stages[key][str(stage)] += 1
-    found = [
+    rows = [
         {"problem": key[0], "test": key[1], "broke": n, "ran": ran[key], "stages": stages[key]}
         for key, n in sorted(broke.items(), key=lambda item: (-item[1], item[0]))
     ]
-    told = {"tests": len(broke), "bugs": sum(broke.values()), "most": found[:_MOST_TESTS]}
-    write_whole(run.path / "bugs.json", (json.dumps(told, indent=1) + "\n").encode())
+    summary = {"tests": len(broke), "bugs": sum(broke.values()), "most": rows[:_MOST_TESTS]}
+    write_whole(run.path / "bugs.json", (json.dumps(summary, indent=1) + "\n").encode())

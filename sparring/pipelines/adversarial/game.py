@@ -7,7 +7,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
 
@@ -23,7 +23,7 @@ from sparring.pipelines.adversarial.problems import (
     function_name,
     need_references,
 )
-from sparring.pipelines.adversarial.stages import Stage, make_stages, shown
+from sparring.pipelines.adversarial.stages import Stage, make_stages, visible
 from sparring.pipelines.adversarial.written_tests import VALID, Examiner, Ruled, read_tests
 from sparring.run.game_options import Count, Seconds, Tokens
 from sparring.tasks.code import Problem, extract_code, is_empty
@@ -70,19 +70,13 @@ class AdversarialTests(Game):
     stage_tokens: Tokens = None  # None: as the recipe's sampling says
     program_tokens: Tokens = None  # of the last stage; None: as the others
     test_tokens: Tokens = None
-    examiner: Examiner | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_style(self.style)
         self.stages = make_stages(self.stages)
 
-    async def open(self, sandbox: str) -> None:
-        self.examiner = Examiner(await make_judge(sandbox, self.timeout_s).__aenter__())
-
-    async def close(self) -> None:
-        if self.examiner is not None:
-            await self.examiner.judge.__aexit__()
-            self.examiner = None
+    def make_judge(self, sandbox: str) -> Examiner:
+        return Examiner(make_judge(sandbox, self.timeout_s))
 
     def check(self, task: Task) -> None:
         full_problem(task)
@@ -95,15 +89,15 @@ class AdversarialTests(Game):
 
     async def play(self, task: Task, table: Table) -> Outcome:
         problem = full_problem(task)
-        said = await self.reason(table[GENERATOR], problem)
+        replies = await self.reason(table[GENERATOR], problem)
         written = await self.write_tests(table[DISCRIMINATOR], problem)
-        code = self.program(list(said.values())[-1], problem)
+        code = self.program(list(replies.values())[-1], problem)
         tests, baseline, passed = await table.judge(self.rule(problem, code, written))
         table.verdicts += [*baseline, *passed]
-        found = score([v.passed for v in baseline], tests, [v.passed for v in passed])
+        result = score([v.passed for v in baseline], tests, [v.passed for v in passed])
         results = iter(passed)
         facts: dict[str, Any] = {
-            "end": "passed" if found.pass_rate == 1 else "broken",
+            "end": "passed" if result.pass_rate == 1 else "broken",
             "code": code,
             "baseline": [v.passed for v in baseline],
             "tests": [
@@ -112,29 +106,31 @@ class AdversarialTests(Game):
                 else {"test": t.text, "kind": t.kind}
                 for t in tests
             ],
-            "validity": found.validity,
-            "pass_rate": found.pass_rate,
+            "validity": result.validity,
+            "pass_rate": result.pass_rate,
         }
-        return Outcome(generator=found.generator, discriminator=found.discriminator, facts=facts)
+        return Outcome(generator=result.generator, discriminator=result.discriminator, facts=facts)
 
     async def reason(self, player: Player, problem: Problem) -> dict[str, str]:
         """What the generator says in each stage; the last is the program's."""
-        said: dict[str, str] = {}
+        replies: dict[str, str] = {}
         for stage in self.stages:
             last = stage is self.stages[-1]
             mix = (problem.code, *mutants(problem.code)) if last else ("",)
             turn = await player.act(
-                self.stage_prompt(stage, problem, said),
+                self.stage_prompt(stage, problem, replies),
                 view=View(stage.name, mix),
                 stage=stage.name,
-                **_limit(self.program_tokens or self.stage_tokens if last else self.stage_tokens),
+                max_tokens=(last and self.program_tokens) or self.stage_tokens,
             )
-            said[stage.name] = turn.text.strip()
-        return said
+            replies[stage.name] = turn.text.strip()
+        return replies
 
     async def write_tests(self, player: Player, problem: Problem) -> str:
         turn = await player.act(
-            self.test_prompt(problem), view=View("tests", problem.tests), **_limit(self.test_tokens)
+            self.test_prompt(problem),
+            view=View("tests", problem.tests),
+            max_tokens=self.test_tokens,
         )
         return turn.text
 
@@ -142,24 +138,21 @@ class AdversarialTests(Game):
         self, problem: Problem, code: str, reply: str
     ) -> tuple[list[Ruled], list[Verdict], list[Verdict]]:
         """The discriminator's tests, and the program on the baseline tests and the valid ones."""
-        if self.examiner is None:
-            raise RuntimeError("the game is not open: play it inside `async with opened([game])`")
         written = (
-            await self.examiner.completed(problem, reply.splitlines()[: self.most_tests])
+            await self.judge.completed(problem, reply.splitlines()[: self.most_tests])
             if self.style == "terse"
             else read_tests(reply, self.most_tests)
         )
-        tests = await self.examiner.examine(problem, written)
+        tests = await self.judge.examine(problem, written)
         valid = [t.text for t in tests if t.kind == VALID]
         baseline = await self.run_tests(problem, code, problem.tests)
         return tests, baseline, await self.run_tests(problem, code, valid)
 
     async def run_tests(self, problem: Problem, code: str, tests: Sequence[str]) -> list[Verdict]:
         """A program on tests, one by one, so that one failure hides no other."""
-        assert self.examiner is not None
         if is_empty(code) or definitions(code) is None:
             return [Verdict("fail", "syntax", "there is no program")] * len(tests)
-        rule = self.examiner.rule
+        rule = self.judge.rule
         return list(await asyncio.gather(*(rule(problem, code, test) for test in tests)))
 
     def program(self, text: str, problem: Problem) -> str:
@@ -168,12 +161,12 @@ class AdversarialTests(Game):
             return extract_code(text)
         return f"{problem.signature}\n    return {text}\n" if text else ""
 
-    def stage_prompt(self, stage: Stage, problem: Problem, said: dict[str, str]) -> str:
+    def stage_prompt(self, stage: Stage, problem: Problem, replies: dict[str, str]) -> str:
         name = function_name(problem.signature)
         if self.style == "terse":
             return f"{stage.name[0]} {name}"
         earlier = "".join(
-            f"\n## {name.capitalize()}\n{text}\n" for name, text in shown(stage, said).items()
+            f"\n## {name.capitalize()}\n{text}\n" for name, text in visible(stage, replies).items()
         )
         # Whoever only asks for a solution may give neither signature nor test.
         header = f"The function is `{problem.signature}`\n" if problem.signature else ""
@@ -230,7 +223,3 @@ def summarize(episodes: Sequence[Episode]) -> dict[str, float]:
         "tests/written": float(len(tests)),
         **{f"tests/kind/{kind}": float(count) for kind, count in sorted(kinds.items())},
     }
-
-
-def _limit(tokens: int | None) -> dict[str, Any]:
-    return {} if tokens is None else {"max_tokens": tokens}

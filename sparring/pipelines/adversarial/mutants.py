@@ -33,13 +33,13 @@ Change = Callable[[ast.AST], None]
 def mutants(code: str, most: int = MOST) -> tuple[str, ...]:
     """Up to `most` programs that differ from `code` in one place, evenly spread over it."""
     tree = ast.parse(code)
-    found: list[str] = []
-    for place, node in enumerate(ast.walk(tree)):
+    programs: list[str] = []
+    for index, node in enumerate(ast.walk(tree)):
         for change in _changes(node):
             twin = copy.deepcopy(tree)
-            change(list(ast.walk(twin))[place])
-            found.append(ast.unparse(ast.fix_missing_locations(twin)) + "\n")
-    unlike = list(dict.fromkeys(text for text in found if text != ast.unparse(tree) + "\n"))
+            change(list(ast.walk(twin))[index])
+            programs.append(ast.unparse(ast.fix_missing_locations(twin)) + "\n")
+    unlike = list(dict.fromkeys(text for text in programs if text != ast.unparse(tree) + "\n"))
     if len(unlike) <= most:
         return tuple(unlike)
     return tuple(unlike[i * len(unlike) // most] for i in range(most))

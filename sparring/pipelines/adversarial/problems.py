@@ -152,7 +152,7 @@ async def failing(problems: Iterable[Problem], judge: Judge) -> list[str]:
         why = f"{verdict.kind} {verdict.detail}".strip()
         return f"the reference of problem {problem.id!r} does not pass its baseline tests: {why}"
 
-    return [found for found in await asyncio.gather(*map(one, problems)) if found]
+    return [failure for failure in await asyncio.gather(*map(one, problems)) if failure]
 
 
 def need_references(tasks: Sequence[Task], judge: Judge) -> None:
@@ -162,7 +162,7 @@ def need_references(tasks: Sequence[Task], judge: Judge) -> None:
         async with judge:
             return await failing(map(full_problem, tasks), judge)
 
-    found = asyncio.run(ruled())
-    if found:
-        more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
-        raise ConfigError("; ".join(found[:3]) + more)
+    failures = asyncio.run(ruled())
+    if failures:
+        more = f"; and {len(failures) - 3} more" if len(failures) > 3 else ""
+        raise ConfigError("; ".join(failures[:3]) + more)

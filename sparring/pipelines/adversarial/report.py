@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from sparring.core.formatting import duration, esc, number
-from sparring.view.part import ReportPart, Section
+from sparring.view.part import ReportPart, Section, table
 from sparring.view.rundata import RunData, is_number, read_object
 
 _COLUMNS = {
@@ -43,17 +43,18 @@ def _stages(lines: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     untrained = next((line for line in lines if line["iteration"] == 0), None)
     if untrained:
-        rows.append(_row("before", [untrained]))
-    rows += [_row(f"{stage}", steps) for stage, steps in by_stage.items()]
-    heads = "".join(f"<th>{head}</th>" for head in ("Stage", *_COLUMNS.values(), "Bugs", "Time"))
-    return (
-        "<h3>Stage by stage</h3><p class='intro'>Means over the steps of each stage; bugs are "
-        "counted.</p><div class='card scroll'><table><thead><tr>"
-        f"{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
+        rows.append(_cells("before", [untrained]))
+    rows += [_cells(f"{stage}", steps) for stage, steps in by_stage.items()]
+    note = "Means over the steps of each stage; bugs are counted."
+    return _card("Stage by stage", note, ("Stage", *_COLUMNS.values(), "Bugs", "Time"), rows)
 
 
-def _row(name: str, steps: Sequence[Mapping[str, Any]]) -> str:
+def _card(title: str, note: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    intro = f"<h3>{esc(title)}</h3><p class='intro'>{esc(note)}</p>"
+    return f'{intro}<div class="card">{table(heads, rows)}</div>'
+
+
+def _cells(name: str, steps: Sequence[Mapping[str, Any]]) -> list[str]:
     cells = [name]
     for key in _COLUMNS:
         values = [step[key] for step in steps if is_number(step.get(key))]
@@ -61,25 +62,22 @@ def _row(name: str, steps: Sequence[Mapping[str, Any]]) -> str:
     bugs = [step["tests/bugs"] for step in steps if is_number(step.get("tests/bugs"))]
     spent = [step["time/total_s"] for step in steps if is_number(step.get("time/total_s"))]
     cells += [number(sum(bugs)) if bugs else "–", duration(sum(spent)) if spent else "–"]
-    return "<tr>" + "".join(f"<td>{esc(cell)}</td>" for cell in cells) + "</tr>"
+    return [esc(cell) for cell in cells]
 
 
-def _crossplay(found: Mapping[str, Any]) -> str:
-    names, wins = found.get("names"), found.get("discriminator_wins")
+def _crossplay(result: Mapping[str, Any]) -> str:
+    names, wins = result.get("names"), result.get("discriminator_wins")
     if not isinstance(names, list) or not isinstance(wins, list):
         return ""
-    heads = "".join(f"<th>{esc(name)}</th>" for name in ["", *names])
-    rows = "".join(
-        f"<tr><th>{esc(name)}</th>" + "".join(f"<td>{w:.0%}</td>" for w in row) + "</tr>"
+    rows = [
+        [f"<th>{esc(name)}</th>", *(f"{w:.0%}" for w in row)]
         for name, row in zip(names, wins, strict=False)
+    ]
+    note = (
+        "How often a discriminator (row) breaks the program of a generator (column), over "
+        f"{number(result.get('problems', 0))} problems. {_race(result.get('over_time') or [])}"
     )
-    return (
-        "<h3>Yesterday's players</h3><p class='intro'>How often a discriminator (row) breaks the "
-        f"program of a generator (column), over {number(found.get('problems', 0))} problems. "
-        f"{esc(_race(found.get('over_time') or []))}</p>"
-        f"<div class='card scroll'><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
-        "</table></div>"
-    )
+    return _card("Yesterday's players", note, ["", *names], rows)
 
 
 def _race(stages: Sequence[Mapping[str, float]]) -> str:
@@ -108,18 +106,20 @@ def _race(stages: Sequence[Mapping[str, float]]) -> str:
     )
 
 
-def _bugs(found: Mapping[str, Any]) -> str:
-    most = [row for row in found.get("most") or [] if isinstance(row, dict)]
+def _bugs(counts: Mapping[str, Any]) -> str:
+    most = [row for row in counts.get("most") or [] if isinstance(row, dict)]
     if not most:
         return ""
-    rows = "".join(
-        f"<tr><td>{esc(row.get('problem'))}</td><td><code>{esc(row.get('test'))}</code></td>"
-        f"<td>{esc(row.get('broke'))} of {esc(row.get('ran'))}</td></tr>"
+    rows = [
+        [
+            esc(row.get("problem")),
+            f"<code>{esc(row.get('test'))}</code>",
+            f"{esc(row.get('broke'))} of {esc(row.get('ran'))}",
+        ]
         for row in most[:_TESTS]
+    ]
+    note = (
+        f"{number(counts.get('tests', 0))} tests broke programs {number(counts.get('bugs', 0))} "
+        "times; these did most often."
     )
-    return (
-        f"<h3>Tests that found bugs</h3><p class='intro'>{number(found.get('tests', 0))} tests "
-        f"broke programs {number(found.get('bugs', 0))} times; these did most often.</p>"
-        "<div class='card scroll'><table><thead><tr><th>Problem</th><th>Test</th>"
-        f"<th>Programs broken</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    return _card("Tests that found bugs", note, ("Problem", "Test", "Programs broken"), rows)

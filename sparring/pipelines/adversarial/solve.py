@@ -29,7 +29,7 @@ from sparring.training import checkpoint_names
 if TYPE_CHECKING:
     from sparring.engines.local.engine import TransformersEngine
 
-Hear = Callable[[str, str], None]  # a stage's name, and the next piece of what is said in it
+OnToken = Callable[[str, str], None]  # a stage's name, and the next piece of what is said in it
 
 
 @dataclass
@@ -59,11 +59,11 @@ class Solver:
     seed: int = 0
 
     async def solve(
-        self, problem: Problem, attempts: int, judge: Judge | None, hear: Hear | None = None
+        self, problem: Problem, attempts: int, judge: Judge | None, on_token: OnToken | None = None
     ) -> list[Attempt]:
-        """All attempts, the best one first. Only the first one attempted is heard as it speaks."""
+        """All attempts, the best one first. Only the first one attempted is streamed."""
         made = await asyncio.gather(
-            *(self._attempt(problem, i, hear if i == 0 else None) for i in range(attempts))
+            *(self._attempt(problem, i, on_token if i == 0 else None) for i in range(attempts))
         )
         if judge is None:
             return list(made)
@@ -74,16 +74,16 @@ class Solver:
         order = sorted(range(attempts), key=lambda i: (-made[i].passed, -made[i].agrees, i))
         return [made[i] for i in order]
 
-    async def _attempt(self, problem: Problem, number: int, hear: Hear | None) -> Attempt:
-        table = self._table(problem, number, hear)
-        said = await self.game.reason(table[GENERATOR], problem)
-        return Attempt(said, self.game.program(list(said.values())[-1], problem), number)
+    async def _attempt(self, problem: Problem, number: int, on_token: OnToken | None) -> Attempt:
+        table = self._table(problem, number, on_token)
+        replies = await self.game.reason(table[GENERATOR], problem)
+        return Attempt(replies, self.game.program(list(replies.values())[-1], problem), number)
 
-    def _table(self, problem: Problem, number: int, hear: Hear | None) -> Table:
+    def _table(self, problem: Problem, number: int, on_token: OnToken | None) -> Table:
         async def speak(request: Request) -> Turn:
             stage = request.view.state if request.view else ""
-            if hear is not None:
-                self.engine.listen(request, lambda piece: hear(stage, piece))
+            if on_token is not None:
+                self.engine.listen(request, lambda piece: on_token(stage, piece))
             return await self.engine.act(request)
 
         seating = {GENERATOR: self.generator, DISCRIMINATOR: self.discriminator or self.generator}
@@ -104,8 +104,8 @@ class Solver:
             written = [t for t in read_tests(reply, self.game.most_tests) if not refusal(t, name)]
             inputs += calls_of(replace(problem, tests=tuple(written)))
         results = [await _results(a.code, list(dict.fromkeys(inputs)), judge) for a in made]
-        for place, attempt in enumerate(made):
-            for column, mine in enumerate(results[place]):
+        for index, attempt in enumerate(made):
+            for column, mine in enumerate(results[index]):
                 same = sum(row[column] == mine for row in results)
                 attempt.agrees += same - 1 if mine is not None else 0
 
@@ -115,11 +115,11 @@ async def _results(code: str, calls: Sequence[str], judge: Judge) -> list[str | 
     if not calls:
         tree = parsed(code)
         return [ast.unparse(tree) if tree is not None else None]
-    found: list[str | None] = []
+    outputs: list[str | None] = []
     for call in calls:
         done = await judge.run(f"{code}\nprint('\\n' + repr({call}))\n")
-        found.append(done.stdout.rstrip().rpartition("\n")[2] if done.status == "ok" else None)
-    return found
+        outputs.append(done.stdout.rstrip().rpartition("\n")[2] if done.status == "ok" else None)
+    return outputs
 
 
 def calls_of(problem: Problem) -> list[str]:
@@ -176,12 +176,12 @@ def load_solver(
     from sparring.run.games import make_games
 
     policy = policy_of(checkpoint)
-    found = find_trained(policy)
+    trained = find_trained(policy)
     engine, name = load_engine(policy, device=device)
-    games = make_games(found.config.games).values() if found else []
+    games = make_games(trained.config.games).values() if trained else []
     game = next((g for g in games if isinstance(g, AdversarialTests)), AdversarialTests())
     discriminator = None
-    if found and found.name == GENERATOR and _has(found.file, DISCRIMINATOR):
+    if trained and trained.name == GENERATOR and _has(trained.file, DISCRIMINATOR):
         add_policy(engine, f"{policy.rpartition(':')[0]}:{DISCRIMINATOR}", DISCRIMINATOR)
         discriminator = DISCRIMINATOR
     asked = sampling or Sampling(temperature=0.7, top_p=0.9, max_tokens=512)
@@ -243,32 +243,32 @@ async def solve_all(
     *,
     attempts: int,
     sandbox: str | None,
-    hear: Hear | None = None,
+    on_token: OnToken | None = None,
     lines: Path | None = None,
     batch: int | None = None,
     on_problem: Callable[[Problem, list[Attempt]], None] | None = None,
 ) -> list[list[Attempt]]:
     """Every problem's attempts, a batch of problems at a time, each a line of a file; `sandbox`
     None executes nothing."""
-    shown = 0
+    printed = 0
 
     def show(records: list[dict[str, Any]]) -> None:
-        nonlocal shown
-        for place in range(shown, len(records)):
+        nonlocal printed
+        for index in range(printed, len(records)):
             if on_problem is not None:
-                on_problem(problems[place], _attempts(records[place]))
-        shown = len(records)
+                on_problem(problems[index], _attempts(records[index]))
+        printed = len(records)
 
     async with make_judge(sandbox, solver.game.timeout_s) if sandbox else nullcontext() as judge:
 
         async def work(numbers: range) -> list[dict[str, Any]]:
-            heard = hear if len(problems) == 1 else None
+            stream = on_token if len(problems) == 1 else None
             made = await asyncio.gather(
-                *(solver.solve(problems[i], attempts, judge, heard) for i in numbers)
+                *(solver.solve(problems[i], attempts, judge, stream) for i in numbers)
             )
             return [
-                {"id": problems[i].id, "attempts": [asdict(attempt) for attempt in found]}
-                for i, found in zip(numbers, made, strict=True)
+                {"id": problems[i].id, "attempts": [asdict(attempt) for attempt in solved]}
+                for i, solved in zip(numbers, made, strict=True)
             ]
 
         ids = [problem.id for problem in problems]

@@ -91,6 +91,8 @@ def _stage(entry: Any, known: Mapping[str, Stage]) -> Stage:
     )
 
 
-def shown(stage: Stage, said: Mapping[str, str]) -> dict[str, str]:
+def visible(stage: Stage, replies: Mapping[str, str]) -> dict[str, str]:
     """What a stage sees of what was said before it."""
-    return {name: text for name, text in said.items() if stage.sees is None or name in stage.sees}
+    return {
+        name: text for name, text in replies.items() if stage.sees is None or name in stage.sees
+    }

@@ -51,6 +51,13 @@ class Examiner:
     known: dict[tuple[str, str], str] = field(default_factory=dict)
     verdicts: dict[tuple[str, str, str], Verdict] = field(default_factory=dict)
 
+    async def __aenter__(self) -> Examiner:
+        await self.judge.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.judge.__aexit__()
+
     async def rule(self, problem: Problem, code: str, test: str) -> Verdict:
         """A program on one test. Players repeat themselves, and programs do the same each time."""
         key = (problem.id, code, test)
@@ -136,8 +143,8 @@ def read_tests(reply: str, most: int) -> list[str]:
     text = extract_code(reply)
     tree = parsed(text)
     if tree is not None:
-        found = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-        return [ast.unparse(node) for node in sorted(found, key=lambda n: n.lineno)][:most]
+        asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+        return [ast.unparse(node) for node in sorted(asserts, key=lambda n: n.lineno)][:most]
     lines = (_ASSERT.match(line) for line in text.splitlines())
     return [_normal(match[1]) for match in lines if match][:most]
 
@@ -190,10 +197,10 @@ def calls(test: str, name: str, parameters: Sequence[str]) -> frozenset[str]:
 
 
 def _call(call: ast.Call, parameters: Sequence[str]) -> str:
-    places = dict(zip(parameters, range(len(parameters)), strict=True))
+    positions = dict(zip(parameters, range(len(parameters)), strict=True))
     given: dict[object, str] = {i: _worth(argument) for i, argument in enumerate(call.args)}
     for keyword in call.keywords:
-        given[places.get(keyword.arg or "", keyword.arg)] = _worth(keyword.value)
+        given[positions.get(keyword.arg or "", keyword.arg)] = _worth(keyword.value)
     return repr(sorted(given.items(), key=repr))
 
 

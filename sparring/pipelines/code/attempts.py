@@ -91,12 +91,12 @@ async def attempt_in_batches(
 
     async def ask(numbers: range) -> list[dict[str, Any]]:
         part = [questions[i] for i in numbers]
-        found = await attempt_all(
+        attempts = await attempt_all(
             part, engine.act, policy, judge, samples=samples, sampling=sampling, seed=seed
         )
         return [
             {"id": q.problem.id, "attempts": [asdict(a) for a in each]}
-            for q, each in zip(part, found, strict=True)
+            for q, each in zip(part, attempts, strict=True)
         ]
 
     def tell(records: list[dict[str, Any]]) -> None:

@@ -74,12 +74,12 @@ def eval_benchmark(
         judge = Judge(timeout_s=timeout_s, sandbox=mbpp.jail(sandbox))
         known = {"benchmark": name, "policy": policy, "data": source}
         if policy == REFERENCE:
-            found = load(name, source, None, problems)
-            judged = asyncio.run(_references(found, judge))
-            result = _record(known, {}, found, judged, [1], details_to)
+            tasks = load(name, source, None, problems)
+            judged = asyncio.run(_references(tasks, judge))
+            result = _record(known, {}, tasks, judged, [1], details_to)
         else:
             asked = ask(name, source, chat, limit(name, problems))
-            found = [question.problem for question in asked]
+            tasks = [question.problem for question in asked]
             count = samples or max(ks)
             heat = temperature if temperature is not None else (0.0 if count == 1 else 0.8)
             how = {"chat": chat, "temperature": heat, "seed": seed}
@@ -95,7 +95,7 @@ def eval_benchmark(
                     asked, engine, speaker, judge, samples=count, sampling=sampling, seed=seed,
                     lines=lines, progress=progress,
                 )  # fmt: skip
-                result = _record(known, how, found, asyncio.run(work), ks, details_to)
+                result = _record(known, how, tasks, asyncio.run(work), ks, details_to)
     except (ConfigError, SandboxMissing) as error:
         print(f"cannot evaluate: {error}", file=sys.stderr)
         return 2
@@ -133,9 +133,9 @@ def parse_k(k: str | Sequence[int], samples: int | None) -> list[int]:
 def find_data(name: str, data: str | None) -> str:
     if name not in BENCHMARKS:
         raise ConfigError(f"there is no benchmark {name!r}; {nearest(name, BENCHMARKS)}")
-    found = data or (os.environ.get("MBPP_DATASET_PATH") if name == "mbpp" else None)
-    if found:
-        return found
+    source = data or (os.environ.get("MBPP_DATASET_PATH") if name == "mbpp" else None)
+    if source:
+        return source
     variable = ", or set MBPP_DATASET_PATH" if name == "mbpp" else ""
     raise ConfigError(
         f"where is {name}? Give --data FILE.jsonl (or a saved dataset folder){variable}; "
@@ -159,15 +159,15 @@ def load(name: str, source: str, split: str | None, most: int | None) -> list[Pr
 
 
 def ask(name: str, source: str, chat: bool, most: int | None) -> list[Question]:
-    found = load(name, source, "test", most)
+    tasks = load(name, source, "test", most)
     if name == "mbpp":
-        return mbpp.questions(found, [] if chat else mbpp.load_shots(source))
-    return humaneval.questions(found, chat=chat)
+        return mbpp.questions(tasks, [] if chat else mbpp.load_shots(source))
+    return humaneval.questions(tasks, chat=chat)
 
 
-async def _references(found: Sequence[Problem], judge: Judge) -> list[list[Attempt]]:
+async def _references(tasks: Sequence[Problem], judge: Judge) -> list[list[Attempt]]:
     async with judge:
-        return await attempt_references(found, judge)
+        return await attempt_references(tasks, judge)
 
 
 def as_text(result: dict[str, Any]) -> str:

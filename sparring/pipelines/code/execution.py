@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from sparring.core.answers import check_style
 from sparring.core.game import Game, Outcome
@@ -30,18 +30,12 @@ class CodeExecution(Game):
     style: str = "short"
     timeout_s: Seconds = 5.0
     max_tokens: Tokens = None  # None: as the recipe's sampling says
-    judge: Judge | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_style(self.style)
 
-    async def open(self, sandbox: str) -> None:
-        self.judge = await make_judge(sandbox, self.timeout_s).__aenter__()
-
-    async def close(self) -> None:
-        if self.judge is not None:
-            await self.judge.__aexit__()
-            self.judge = None
+    def make_judge(self, sandbox: str) -> Judge:
+        return make_judge(sandbox, self.timeout_s)
 
     def check(self, task: Task) -> None:
         problem_of(task)
@@ -50,16 +44,13 @@ class CodeExecution(Game):
         return shipped_task(self.problems, seed)
 
     async def play(self, task: Task, table: Table) -> Outcome:
-        limit: dict[str, Any] = {"max_tokens": self.max_tokens} if self.max_tokens else {}
-        turn = await table["author"].act(self.prompt(problem_of(task)), **limit)
+        turn = await table["author"].act(self.prompt(problem_of(task)), max_tokens=self.max_tokens)
         code = extract_code(turn.text)
         verdict = not_void(await table.judge(self.execute(code)))
         reward = REWARDS.get(verdict.kind, BROKEN)
         return Outcome(author=reward, facts={"end": verdict.kind, "code": code})
 
     async def execute(self, code: str) -> Verdict:
-        if self.judge is None:
-            raise RuntimeError("the game is not open: play it inside `async with opened([game])`")
         if is_empty(code):  # else an empty reply would be paid for running without output
             return Verdict("fail", "syntax", "there is no program")
         return ruling(await self.judge.run(code))

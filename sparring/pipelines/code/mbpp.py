@@ -41,11 +41,11 @@ def load_mbpp(source: str, split: str | None = "test", limit: int | None = None)
 def load_shots(source: str) -> list[Problem]:
     """Tasks 2, 3 and 4; of a set that is not MBPP, the first three of its split `prompt`."""
     try:
-        shown = load_mbpp(source, "prompt")
+        examples = load_mbpp(source, "prompt")
     except ConfigError:
-        shown = []
-    published = any(problem.id.isdigit() for problem in shown)
-    shots = [p for p in shown if p.id in SHOTS] if published else shown[:3]
+        examples = []
+    published = any(problem.id.isdigit() for problem in examples)
+    shots = [p for p in examples if p.id in SHOTS] if published else examples[:3]
     if len(shots) != 3:
         raise ConfigError(
             f"three shots need the tasks 2, 3 and 4, and {source} does not have them; give the "
@@ -61,11 +61,11 @@ def questions(problems: Sequence[Problem], shots: Sequence[Problem]) -> list[Que
             Question(p, [{"role": "user", "content": _ask(p) + CHAT}], extract_code)
             for p in problems
         ]
-    shown = "".join(f"{_ask(shot)}{BEGIN}\n{shot.code.strip()}\n{DONE}\n\n" for shot in shots)
+    examples = "".join(f"{_ask(shot)}{BEGIN}\n{shot.code.strip()}\n{DONE}\n\n" for shot in shots)
     return [
         Question(
             p,
-            [{"role": RAW, "content": f"{shown}{_ask(p)}{BEGIN}\n"}],
+            [{"role": RAW, "content": f"{examples}{_ask(p)}{BEGIN}\n"}],
             lambda text: text,
             stop=(DONE,),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sparring.core.answers import check_style
@@ -42,18 +42,12 @@ class CodePrediction(Game):
     modules: tuple[str, ...] = MODULES
     author_tokens: Tokens = None  # None: as the recipe's sampling says
     predictor_tokens: Tokens = None
-    judge: Judge | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_style(self.style)
 
-    async def open(self, sandbox: str) -> None:
-        self.judge = await make_judge(sandbox, self.timeout_s).__aenter__()
-
-    async def close(self) -> None:
-        if self.judge is not None:
-            await self.judge.__aexit__()
-            self.judge = None
+    def make_judge(self, sandbox: str) -> Judge:
+        return make_judge(sandbox, self.timeout_s)
 
     def check(self, task: Task) -> None:
         problem_of(task)
@@ -63,7 +57,7 @@ class CodePrediction(Game):
 
     async def play(self, task: Task, table: Table) -> Outcome:
         written = await table["author"].act(
-            self.author_prompt(problem_of(task)), **_limit(self.author_tokens)
+            self.author_prompt(problem_of(task)), max_tokens=self.author_tokens
         )
         code = self.program(written.text)
         verdict, printed = await table.judge(self.examine(code, table.seed))
@@ -72,9 +66,9 @@ class CodePrediction(Game):
             facts |= {"end": verdict.kind, "reason": verdict.detail}
             return Outcome(author=-1, predictor=1, facts=facts)
         guess = await table["predictor"].act(
-            self.predictor_prompt(code), **_limit(self.predictor_tokens)
+            self.predictor_prompt(code), max_tokens=self.predictor_tokens
         )
-        right = normal(said(guess.text)) == normal(printed)
+        right = normal(predicted_text(guess.text)) == normal(printed)
         kind = "predicted" if right else "not predicted"
         table.verdicts.append(Verdict("pass" if right else "fail", kind))
         facts |= {"end": kind, "predicted": right}
@@ -86,8 +80,6 @@ class CodePrediction(Game):
 
     async def examine(self, code: str, seed: int) -> tuple[Verdict, str]:
         """Whether a program keeps the rules, and what it prints."""
-        if self.judge is None:
-            raise RuntimeError("the game is not open: play it inside `async with opened([game])`")
         refusal = self.refuse(code)
         if refusal is not None:
             return refusal, ""
@@ -141,7 +133,7 @@ class CodePrediction(Game):
         )
 
 
-def said(text: str) -> str:
+def predicted_text(text: str) -> str:
     """The prediction in a reply: its last block, closed or not, else all of it."""
     blocks = _BLOCK.findall(text)
     return str(blocks[-1]) if blocks else text
@@ -151,7 +143,3 @@ def normal(output: str) -> str:
     """Output as it is compared: spaces at the ends of lines, and blank lines around, are free."""
     lines = [line.rstrip() for line in output.strip("\r\n").splitlines()]
     return "\n".join(lines).strip("\n")
-
-
-def _limit(tokens: int | None) -> dict[str, Any]:
-    return {} if tokens is None else {"max_tokens": tokens}

@@ -6,7 +6,7 @@ plugin = Plugin(
     "coherent_math",
     package=__name__,
     games={"coherent_math": "sparring.pipelines.coherent_math.game:CoherentMath"},
-    trainers={"coherent-math": "sparring.pipelines.coherent_math.phases:train"},
+    trainers={"coherent-math": "sparring.pipelines.coherent_math.whole_run:train"},
     benchmarks={
         "gsm8k": "sparring.pipelines.coherent_math.gsm8k:evaluate",
         "gsm8k-platinum": "sparring.pipelines.coherent_math.gsm8k:evaluate",

@@ -43,12 +43,12 @@ def sft(
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune on worked solutions (tasks.source), into OUT/lora and, folded, OUT/merged."""
-    from sparring.pipelines.coherent_math import phases as phases
+    from sparring.pipelines.coherent_math import phases
 
     config = _config(recipe, overrides, smoke)
     with _together(processes, config.engine.device) as leads:
         if leads:
-            _say("sft", phases.sft(config, out, say=_progress(as_json)), as_json)
+            _print_facts("sft", phases.sft(config, out, say=_progress(as_json)), as_json)
 
 
 @app.command()
@@ -61,10 +61,10 @@ def rollouts(
     as_json: AsJson = False,
 ) -> None:
     """Ask every question through all arms; a line of OUT for each question."""
-    from sparring.pipelines.coherent_math import phases as phases
+    from sparring.pipelines.coherent_math import phases
 
     config = _config(recipe, overrides, smoke)
-    _say("rollouts", phases.rollouts(config, policy, out, say=_progress(as_json)), as_json)
+    _print_facts("rollouts", phases.rollouts(config, policy, out, say=_progress(as_json)), as_json)
 
 
 @app.command()
@@ -77,10 +77,10 @@ def preferences(
     as_json: AsJson = False,
 ) -> None:
     """Make pairs of rollouts: right over wrong, then coherent over less coherent."""
-    from sparring.pipelines.coherent_math import phases as phases
+    from sparring.pipelines.coherent_math import phases
 
     config = _config(recipe, overrides, smoke)
-    _say("preferences", phases.preferences(config, rollouts, out), as_json)
+    _print_facts("preferences", phases.preferences(config, rollouts, out), as_json)
 
 
 @app.command()
@@ -95,13 +95,13 @@ def dpo(
     as_json: AsJson = False,
 ) -> None:
     """Train on pairs; OUT is a policy from then on."""
-    from sparring.pipelines.coherent_math import phases as phases
+    from sparring.pipelines.coherent_math import phases
 
     config = _config(recipe, overrides, smoke)
     with _together(processes, config.engine.device) as leads:
         if leads:
-            found = phases.dpo(config, model, preferences, out, say=_progress(as_json))
-            _say("dpo", found, as_json)
+            facts = phases.dpo(config, model, preferences, out, say=_progress(as_json))
+            _print_facts("dpo", facts, as_json)
 
 
 @app.command("eval")
@@ -114,10 +114,10 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Evaluate on what was kept apart (math.gsm8k.data); a line of OUT for each question."""
-    from sparring.pipelines.coherent_math import phases as phases
+    from sparring.pipelines.coherent_math import phases
 
     config = _config(recipe, overrides, smoke)
-    _say("eval", phases.evaluation(config, policy, out, say=_progress(as_json)), as_json)
+    _print_facts("eval", phases.evaluation(config, policy, out, say=_progress(as_json)), as_json)
 
 
 def _together(processes: int, device: str) -> Any:
@@ -138,9 +138,9 @@ def _progress(as_json: bool) -> Any:
     return quiet if as_json else print
 
 
-def _say(name: str, facts: dict[str, Any], as_json: bool) -> None:
+def _print_facts(name: str, facts: dict[str, Any], as_json: bool) -> None:
     import json
 
-    from sparring.pipelines.coherent_math.phases import phase_line
+    from sparring.pipelines.coherent_math.whole_run import phase_line
 
     print(json.dumps(facts) if as_json else phase_line(name, facts))

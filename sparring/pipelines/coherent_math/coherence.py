@@ -75,10 +75,10 @@ def length_coherence(lengths: Sequence[int]) -> Scores:
 def jaccard(texts: Sequence[str]) -> Floats:
     """The overlap of every two texts' tokens: those they share over those either has."""
     sets = [frozenset(_TOKEN.findall(text.lower())) for text in texts]
-    places = {token: i for i, token in enumerate(set().union(*sets))}
-    has_AV = np.zeros((len(sets), max(1, len(places))), dtype=np.float32)
+    columns = {token: i for i, token in enumerate(set().union(*sets))}
+    has_AV = np.zeros((len(sets), max(1, len(columns))), dtype=np.float32)
     for i, tokens in enumerate(sets):
-        has_AV[i, [places[token] for token in tokens]] = 1
+        has_AV[i, [columns[token] for token in tokens]] = 1
     shared_AA = (has_AV @ has_AV.T).astype(np.float64)
     size_A = has_AV.sum(1).astype(np.float64)
     either_AA = size_A[:, None] + size_A[None, :] - shared_AA

@@ -94,8 +94,10 @@ class CoherentMath(Game):
         broken = [v for v in verdicts if v.status == "void"]
         if broken:
             raise VoidGame(broken[0].detail)
-        found = self.trajectories(turns, verdicts)
-        return Outcome({t["arm"]: t["reward"] for t in found["trajectories"]}, facts=found)
+        trajectories = self.trajectories(turns, verdicts)
+        return Outcome(
+            {t["arm"]: t["reward"] for t in trajectories["trajectories"]}, facts=trajectories
+        )
 
     async def _ask(self, arm: str, problem: WordProblem, table: Table) -> Turn:
         how = ARMS[arm]

@@ -152,10 +152,13 @@ def evaluate_policy(
     async def ask(numbers: range) -> list[dict[str, Any]]:
         nonlocal seen
         part = [problems[i] for i in numbers]
-        found = await solve_all(part, engine.act, speaker, samples=samples, sampling=how, seed=seed)
-        seen += sum(s.tokens for one in found for s in one.solutions)
+        answers = await solve_all(
+            part, engine.act, speaker, samples=samples, sampling=how, seed=seed
+        )
+        seen += sum(s.tokens for one in answers for s in one.solutions)
         return [
-            {"id": one.problem.id, "solutions": [asdict(s) for s in one.solutions]} for one in found
+            {"id": one.problem.id, "solutions": [asdict(s) for s in one.solutions]}
+            for one in answers
         ]
 
     def tell(records: list[dict[str, Any]]) -> None:
@@ -168,8 +171,8 @@ def evaluate_policy(
     work = in_batches(lines, ids, ask, batch=each, what="question", progress=tell)
     solved = list(map(_solved, problems, asyncio.run(work)))
     spent = time.perf_counter() - began
-    found = {**summary(solved), "temperature": heat, "max_tokens": max_tokens, "seed": seed}
-    return {**found, "seconds": round(spent, 2), "tokens_per_s": round(seen / spent)}, solved
+    stats = {**summary(solved), "temperature": heat, "max_tokens": max_tokens, "seed": seed}
+    return {**stats, "seconds": round(spent, 2), "tokens_per_s": round(seen / spent)}, solved
 
 
 def _solved(problem: WordProblem, record: dict[str, Any]) -> Solved:
@@ -185,7 +188,7 @@ def summary(solved: Sequence[Solved]) -> dict[str, Any]:
     low, high = wilson(passed, len(solved))
     samples = len(solved[0].solutions)
     each = [s for one in solved for s in one.solutions]
-    found: dict[str, Any] = {
+    stats: dict[str, Any] = {
         "problems": len(solved),
         "problems_passed": passed,
         "pass_rate": passed / len(solved),
@@ -193,13 +196,13 @@ def summary(solved: Sequence[Solved]) -> dict[str, Any]:
         "samples": samples,
     }
     if samples > 1:
-        found |= {
+        stats |= {
             f"maj@{samples}": passed / len(solved),
             "mean_of_samples": sum(s.verdict.passed for s in each) / len(each),
         }
     marked = [one for one in solved if final_answer(one.chosen.text).how != "last number"]
     return {
-        **found,
+        **stats,
         "pass_rate_marked": sum(one.chosen.verdict.passed for one in marked) / len(solved),
         "tokens": round(sum(s.tokens for s in each) / len(each), 1),
         "cut_off": sum(s.finish == "length" for s in each),
@@ -220,16 +223,16 @@ def evaluate(asked: Asked) -> int:
     if asked.k != "1":
         raise ConfigError(f"{name} is not scored by pass@k; --samples N takes a majority of N")
     source = asked.data or SOURCES[name]
-    found = load_word_problems(source, None if policy == REFERENCE else "test", asked.problems)
+    tasks = load_word_problems(source, None if policy == REFERENCE else "test", asked.problems)
     how: dict[str, Any] = {"samples": asked.samples or 1, "temperature": asked.temperature}
     how |= {"max_tokens": asked.max_tokens, "seed": asked.seed}
     known = {"benchmark": name, "policy": policy, "data": source}
-    plan = {**known, **how, "problems": len(found), "weights": weights_of(policy)}
+    plan = {**known, **how, "problems": len(tasks), "weights": weights_of(policy)}
     with (
         unfinished(asked.details, plan) as lines,
-        live(f"{name} · {policy}", len(found), quiet=asked.as_json) as progress,
+        live(f"{name} · {policy}", len(tasks), quiet=asked.as_json) as progress,
     ):
-        result, solved = evaluate_policy(found, policy, lines=lines, progress=progress, **how)
+        result, solved = evaluate_policy(tasks, policy, lines=lines, progress=progress, **how)
         if asked.details is not None:
             write_details(asked.details, solved)
     result = {**known, **result}

@@ -39,13 +39,13 @@ def _made(
     phase: str, out: Path, inputs: Facts, work: Callable[[Path], Facts], remake: bool
 ) -> Facts:
     key, record = digest({"phase": phase, **inputs}), _beside(out, f"{out.name}.made.json")
-    found = _read(record)
-    if found.get("inputs") == key:
+    earlier = _read(record)
+    if earlier.get("inputs") == key:
         unfinished = _unfinished(out)
-        if not out.exists() and unfinished.exists() and fingerprint(unfinished) == found["made"]:
+        if not out.exists() and unfinished.exists() and fingerprint(unfinished) == earlier["made"]:
             unfinished.rename(out)  # killed between the last two steps
-        if out.exists() and fingerprint(out) == found["made"]:
-            return {**found, "skipped": True}
+        if out.exists() and fingerprint(out) == earlier["made"]:
+            return {**earlier, "skipped": True}
     elif out.exists() and not remake:
         raise ConfigError(
             f"{out} is there already, and not made from this; choose another place, or remove it"
@@ -66,18 +66,18 @@ def _make(phase: str, out: Path, key: str, record: Path, work: Callable[[Path], 
         _remove(unfinished)
         begun.unlink(missing_ok=True)
         raise
-    found = {
+    made = {
         "phase": phase,
         "inputs": key,
         "made": fingerprint(unfinished),
         "seconds": round(time.perf_counter() - began, 2),
         **facts,
     }
-    write_whole(record, json.dumps(found, indent=1).encode())
+    write_whole(record, json.dumps(made, indent=1).encode())
     _remove(out)
     unfinished.rename(out)
     begun.unlink(missing_ok=True)
-    return {**found, "skipped": False}
+    return {**made, "skipped": False}
 
 
 def fingerprint(name: str | Path) -> str:
@@ -111,10 +111,10 @@ def _beside(out: Path, name: str) -> Path:
 
 def _read(path: Path) -> Facts:
     try:
-        found = json.loads(path.read_text())
+        facts = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def _text(path: Path) -> str:

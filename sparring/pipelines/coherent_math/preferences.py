@@ -22,19 +22,21 @@ Trajectory = dict[str, Any]
 def pairs_of(line: dict[str, Any], config: PreferencesConfig) -> list[dict[str, Any]]:
     """A question's pairs; none where nothing differs. What was cut off is never chosen: it would
     teach to stop in mid-sentence."""
-    said = distinct(line["trajectories"])
-    right = [t for t in said if t["correct"] and t["finish"] != "length"]
+    trajectories = distinct(line["trajectories"])
+    right = [t for t in trajectories if t["correct"] and t["finish"] != "length"]
     right.sort(key=lambda t: (-t["reward"], t["arm"]))
-    wrong = sorted((t for t in said if not t["correct"]), key=lambda t: (-t["reward"], t["arm"]))
-    found = [
+    wrong = sorted(
+        (t for t in trajectories if not t["correct"]), key=lambda t: (-t["reward"], t["arm"])
+    )
+    pairs = [
         _pair(line, chosen, rejected, CORRECTNESS)
         for chosen, rejected in across(right, wrong, config.correctness)
     ]
     ranked = sorted(right, key=lambda t: (-t["s_wm"], t["arm"]))
     for chosen, rejected in ends(ranked)[: config.coherence]:
         if chosen["s_wm"] - rejected["s_wm"] > config.margin:
-            found.append(_pair(line, chosen, rejected, COHERENCE))
-    return found
+            pairs.append(_pair(line, chosen, rejected, COHERENCE))
+    return pairs
 
 
 def distinct(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
@@ -63,7 +65,7 @@ def ends(ranked: Sequence[Trajectory]) -> list[tuple[Trajectory, Trajectory]]:
 def _pair(
     line: dict[str, Any], chosen: Trajectory, rejected: Trajectory, kind: str
 ) -> dict[str, Any]:
-    found = {
+    pair = {
         "id": line["id"],
         "question": line["question"],
         "chosen": chosen["full_text"],
@@ -72,8 +74,8 @@ def _pair(
     }
     for name, t in (("chosen", chosen), ("rejected", rejected)):
         for key in ("arm", "correct", "reward", "s_end", "s_path", "s_cf", "s_wm", "finish"):
-            found[f"{name}_{key}"] = t[key]
-    return found
+            pair[f"{name}_{key}"] = t[key]
+    return pair
 
 
 def build_preferences(
@@ -81,7 +83,7 @@ def build_preferences(
 ) -> dict[str, Any]:
     """All pairs of all questions, written down; or an error, where there is none."""
     per_question = [pairs_of(line, config) for line in rollouts]
-    pairs = [pair for found in per_question for pair in found]
+    pairs = [pair for group in per_question for pair in group]
     facts = statistics(rollouts, per_question)
     if not pairs:
         raise ConfigError(
@@ -96,10 +98,10 @@ def build_preferences(
 def statistics(
     rollouts: Sequence[dict[str, Any]], per_question: Sequence[Sequence[dict[str, Any]]]
 ) -> dict[str, Any]:
-    pairs = [pair for found in per_question for pair in found]
+    pairs = [pair for stats in per_question for pair in stats]
     right = [sum(t["correct"] for t in line["trajectories"]) for line in rollouts]
     counts = [len(line["trajectories"]) for line in rollouts]
-    found: dict[str, Any] = {
+    stats: dict[str, Any] = {
         "questions": len(rollouts),
         "all_right": sum(r == n for r, n in zip(right, counts, strict=True)),
         "all_wrong": sum(r == 0 for r in right),
@@ -108,13 +110,13 @@ def statistics(
     }
     for kind in KINDS:
         own = [pair for pair in pairs if pair["pair_type"] == kind]
-        found[kind] = len(own)
+        stats[kind] = len(own)
         if own:
             gaps = [p["chosen_s_wm"] - p["rejected_s_wm"] for p in own]
-            found[f"{kind}_gap"] = round(fmean(gaps), 4)
+            stats[f"{kind}_gap"] = round(fmean(gaps), 4)
             lengths = [len(p["chosen"]) / max(1, len(p["rejected"])) for p in own]
-            found[f"{kind}_length_ratio"] = round(fmean(lengths), 4)
-    return found
+            stats[f"{kind}_length_ratio"] = round(fmean(lengths), 4)
+    return stats
 
 
 def read_preferences(path: Path) -> list[dict[str, Any]]:

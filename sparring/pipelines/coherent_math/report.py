@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sparring.core.formatting import duration, esc, humanise, number
-from sparring.view.part import ReportPart, Section
+from sparring.view.part import ReportPart, Section, table
 from sparring.view.results import Headline, tiles
 from sparring.view.rundata import RunData, is_number, read_object
 
@@ -26,22 +26,24 @@ _SHOWN = 3  # pairs of each kind, as they were
 
 def section(run: RunData) -> ReportPart | None:
     """The report of a run that goes in phases instead of iterations."""
-    found = {k: v for k, v in read_object(run.path / PHASES).items() if isinstance(v, dict)}
-    if not found:
+    results = {k: v for k, v in read_object(run.path / PHASES).items() if isinstance(v, dict)}
+    if not results:
         return None
     sections = [
-        Section("results", "Results", _results(found)),
-        Section("coherence", "Coherence", _coherence(found)),
-        Section("preferences", "Preferences", _preferences(found.get("preferences", {}), run.path)),
-        Section("training", "Training", _training(found)),
-        Section("phases", "Phases", _phases(found)),
+        Section("results", "Results", _results(results)),
+        Section("coherence", "Coherence", _coherence(results)),
+        Section(
+            "preferences", "Preferences", _preferences(results.get("preferences", {}), run.path)
+        ),
+        Section("training", "Training", _training(results)),
+        Section("phases", "Phases", _phases(results)),
     ]
     lead = f"{run.config.get('policy') or 'A policy'}: fine-tuned, sampled, preferred, measured."
-    return ReportPart(sections, tiles=phase_tiles(found), lead=lead, replaces=True)
+    return ReportPart(sections, tiles=phase_tiles(results), lead=lead, replaces=True)
 
 
-def phase_tiles(found: Mapping[str, Any]) -> str:
-    rates = {k: found[k]["pass_rate"] for k in POLICIES if "pass_rate" in found.get(k, {})}
+def phase_tiles(results: Mapping[str, Any]) -> str:
+    rates = {k: results[k]["pass_rate"] for k in POLICIES if "pass_rate" in results.get(k, {})}
     heads = []
     for (a, b), title in ((("eval_base", "eval_sft"), "SFT"), (("eval_sft", "eval_dpo"), "DPO")):
         if a in rates and b in rates:
@@ -50,10 +52,10 @@ def phase_tiles(found: Mapping[str, Any]) -> str:
     return tiles(heads, "On the same questions, which were not trained on.")
 
 
-def _results(found: Mapping[str, Any]) -> str:
+def _results(results: Mapping[str, Any]) -> str:
     rows = []
     for key, name in POLICIES.items():
-        facts = found.get(key)
+        facts = results.get(key)
         if not facts:
             continue
         low, high = facts["interval_95"]
@@ -79,18 +81,18 @@ def _results(found: Mapping[str, Any]) -> str:
             f"{c['only_first']} / {c['only_second']}",
             number(c["mcnemar_p"]),
         )
-        for name, c in found.get("comparisons", {}).items()
+        for name, c in results.get("comparisons", {}).items()
     ]
     paired = ("From → to", "Difference", "95 %", "Only first / only second right", "McNemar's p")
     return text + (f"<h3>Question by question</h3>{_table(paired, pairs)}" if pairs else "")
 
 
-def _coherence(found: Mapping[str, Any]) -> str:
+def _coherence(results: Mapping[str, Any]) -> str:
     """Scores of the questions learned from, and of those kept apart, before and after DPO."""
-    facts = found.get("rollouts", {})
+    facts = results.get("rollouts", {})
     if not facts:
         return _none("There are no rollouts yet.")
-    asked = {name: found[key] for key, name in ROLLOUTS.items() if found.get(key)}
+    asked = {name: results[key] for key, name in ROLLOUTS.items() if results.get(key)}
     rows = [
         (key, *[number(f[key]) if is_number(f.get(key)) else "–" for f in asked.values()])
         for key in (*SCORES, "questions", "void")
@@ -115,11 +117,11 @@ def _preferences(facts: Mapping[str, Any], run: Path) -> str:
 
 def _examples(path: Path) -> str:
     """A few pairs as they are. Models say anything, so all of it is escaped."""
-    shown: dict[str, list[dict[str, Any]]] = {}
+    examples: dict[str, list[dict[str, Any]]] = {}
     try:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             pair = json.loads(line)
-            own = shown.setdefault(str(pair["pair_type"]), [])
+            own = examples.setdefault(str(pair["pair_type"]), [])
             if len(own) < _SHOWN:
                 own.append(pair)
     except (OSError, ValueError, KeyError, TypeError):
@@ -129,16 +131,16 @@ def _examples(path: Path) -> str:
         f"<h3>Chosen ({esc(pair.get('chosen_arm', ''))})</h3><pre>{esc(pair['chosen'])}</pre>"
         f"<h3>Rejected ({esc(pair.get('rejected_arm', ''))})</h3><pre>{esc(pair['rejected'])}</pre>"
         "</details>"
-        for kind, own in shown.items()
+        for kind, own in examples.items()
         for pair in own
     ]
     return "".join(parts)
 
 
-def _training(found: Mapping[str, Any]) -> str:
+def _training(results: Mapping[str, Any]) -> str:
     parts = []
     for phase in ("sft", "dpo"):
-        facts = found.get(phase, {})
+        facts = results.get(phase, {})
         curves = {k: v for k, v in facts.items() if isinstance(v, list)}
         if curves:
             epochs = range(1, len(next(iter(curves.values()))) + 1)
@@ -148,28 +150,22 @@ def _training(found: Mapping[str, Any]) -> str:
     return "".join(parts) or _none("Nothing has been trained yet.")
 
 
-def _phases(found: Mapping[str, Any]) -> str:
+def _phases(results: Mapping[str, Any]) -> str:
     rows = [
         (
             name.replace("_", ", "),
             duration(facts["seconds"]),
             number(facts["tokens_per_s"]) if is_number(facts.get("tokens_per_s")) else "–",
         )
-        for name, facts in found.items()
+        for name, facts in results.items()
         if is_number(facts.get("seconds"))
     ]
     return _table(("Phase", "Took", "Tokens per second"), rows)
 
 
 def _table(heads: Iterable[str], rows: Sequence[tuple[str, ...]]) -> str:
-    if not rows:
-        return ""
-    head = "".join(f"<th>{esc(h)}</th>" for h in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{esc(c)}</td>' for c in row)}</tr>" for row in rows)
-    return (
-        '<div class="card scroll"><table class="results"><thead>'
-        f"<tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    cells = [[esc(cell) for cell in row] for row in rows]
+    return f'<div class="card">{table(heads, cells)}</div>' if cells else ""
 
 
 def _none(text: str) -> str:

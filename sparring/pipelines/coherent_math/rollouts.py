@@ -113,7 +113,7 @@ def read_rollouts(path: Path) -> list[dict[str, Any]]:
         ) from None
     if not lines:
         raise ConfigError(f"{path} is empty: there are no rollouts to prefer from")
-    if all(len(found) < 2 for found in trajectories):
+    if all(len(arms) < 2 for arms in trajectories):
         raise ConfigError(f"{path} has one arm only, and coherence is between arms")
     return [line for line in lines if not line.get("void")]
 
@@ -121,18 +121,18 @@ def read_rollouts(path: Path) -> list[dict[str, Any]]:
 def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Means over questions, and each arm's share of right answers."""
     fair = [line for line in lines if not line.get("void")]
-    found: dict[str, Any] = {"questions": len(lines), "void": len(lines) - len(fair)}
+    stats: dict[str, Any] = {"questions": len(lines), "void": len(lines) - len(fair)}
     for name in SCORES:
         values = [v for line in fair if (v := line["scores"].get(name)) is not None]
         if values:
-            found[name] = round(fmean(values), 4)
+            stats[name] = round(fmean(values), 4)
     by_arm: dict[str, list[float]] = {}
     for line in fair:
         for t in line["trajectories"]:
             by_arm.setdefault(t["arm"], []).append(float(t["correct"]))
     tokens = [t["num_tokens"] for line in fair for t in line["trajectories"]]
     return {
-        **found,
+        **stats,
         "trajectories": len(tokens),
         "tokens": round(fmean(tokens), 1) if tokens else 0,
         "arms": {arm: round(fmean(values), 4) for arm, values in by_arm.items()},

@@ -162,11 +162,11 @@ def fill(template: Template, rng: random.Random) -> tuple[str, str] | None:
         result = work_out(expression, values)
         if result <= 0 or result.denominator != 1:
             return None
-        shown = " ".join(
+        working = " ".join(
             str(values[part]) if part in values else _SIGNS.get(part, part)
             for part in expression.split()
         )
-        lines.append(f"{finds.format(**words)} {shown} = {result}.")
+        lines.append(f"{finds.format(**words)} {working} = {result}.")
         values[letter] = result
     question = template.question.format(**words, **{k: str(v) for k, v in values.items()})
     return question, "\n".join([*lines, f"#### {values['r']}"])

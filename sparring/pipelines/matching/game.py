@@ -42,9 +42,9 @@ from sparring.pipelines.matching.tables import (
     own_cells,
     pooled,
     problem_with,
-    shown,
     unscaled,
     value,
+    visible_cells,
 )
 from sparring.run.game_options import Count, Tokens
 
@@ -196,13 +196,13 @@ class MatchingGame(Game):
             "turns": len(talk.moves),
             "moves": talk.moves,
             "errors": errors,
-            "told": self.told(talk.data, talk.moves, agreed),
+            "told": self.information_shared(talk.data, talk.moves, agreed),
             "bounds": bounds(talk.data),
         }
         reward = score - self.penalty * errors / len(talk.moves)
         return Outcome({seat: reward for seat in self.seats}, facts=facts)
 
-    def told(
+    def information_shared(
         self, data: Mapping[str, Any], moves: list[dict[str, Any]], agreed: Matching | None
     ) -> dict[str, int]:
         """How much was passed on. `private`: cells that one player alone sees. `mentioned`: cells
@@ -214,11 +214,11 @@ class MatchingGame(Game):
             other = self.seats[1 - self.seats.index(seat)]
             true, theirs = own_cells(data, seat), own_cells(data, other)
             messages = [m["text"] for m in moves if m["seat"] == seat and m["action"] == "message"]
-            found = [m for text in messages for m in mentions(text, size, terse=terse)]
-            right = {m.cell for m in found if is_right(m, true, shown(data, seat))}
+            mentioned = [m for text in messages for m in mentions(text, size, terse=terse)]
+            right = {m.cell for m in mentioned if is_right(m, true, visible_cells(data, seat))}
             new = {cell for cell in right if cell not in theirs}
             counts["private"] += sum(cell not in theirs for cell in true)
-            counts["mentioned"] += len({m.cell for m in found})
+            counts["mentioned"] += len({m.cell for m in mentioned})
             counts["correct"] += len(right)
             counts["new"] += len(new)
             counts["used"] += sum(agreed is not None and agreed[r] == p for r, p in new)
@@ -238,7 +238,7 @@ class MatchingGame(Game):
         other = self.seats[1 - self.seats.index(seat)]
         state = {
             "size": size,
-            "shown": shown(talk.data, seat),
+            "shown": visible_cells(talk.data, seat),
             "scale": talk.data["scales"][seat] if self.tell_scale else None,
             "offer": talk.offer,
             "told": bool(talk.said_by(seat)),
@@ -273,7 +273,7 @@ class MatchingGame(Game):
         positions = range(len(data["table"]))
 
         def view(seat: str) -> dict[str, Any]:
-            cells = shown(data, seat)
+            cells = visible_cells(data, seat)
             grid = [[cells.get((row, column)) for column in positions] for row in positions]
             return {"shown": grid, "scale": data["scales"][seat]}
 
@@ -289,12 +289,12 @@ class MatchingGame(Game):
         if state["offer"] is not None:
             action = Action("accept" if state["told"] else "reject")
         elif state["heard"] or state["told"]:
-            found = [m for text in state["heard"] for m in mentions(text, size, terse=terse)]
+            mentioned = [m for text in state["heard"] for m in mentions(text, size, terse=terse)]
             if terse:
-                heard = {m.cell: _graded(m.high) for m in found}
+                heard = {m.cell: _graded(m.high) for m in mentioned}
                 own = {cell: _graded(worth >= UNKNOWN) for cell, worth in own.items()}
             else:
-                heard = {m.cell: m.value for m in found if m.value is not None}
+                heard = {m.cell: m.value for m in mentioned if m.value is not None}
             action = Action("propose", matching=best_matching(pooled(size, heard, own)))
         else:
             letters = terse_cells(own, size)[: self.hints] or NOTHING if terse else tell(own)
@@ -341,7 +341,7 @@ class MatchingGame(Game):
         )
 
     def _sees(self, data: Mapping[str, Any], seat: str) -> str:
-        size, cells = len(data["table"]), shown(data, seat)
+        size, cells = len(data["table"]), visible_cells(data, seat)
         scale = f", multiplied by {data['scales'][seat]:g}" if self.tell_scale else ", scaled"
         rows = [f"The scores you see{scale if data['scales'][seat] != 1 else ''}:"]
         for r in range(size):

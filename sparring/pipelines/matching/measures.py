@@ -27,19 +27,19 @@ def matching_measures(episodes: Sequence[Episode]) -> dict[str, float]:
     if not facts:
         return {}
     agreed = [f for f in facts if f["agreed"]]
-    found = {
+    stats = {
         "score": fmean(f["score"] for f in facts),
         "agreement": len(agreed) / len(facts),
         **({"agreed_score": fmean(f["score"] for f in agreed)} if agreed else {}),
         **({"agreed_turns": fmean(f["turns"] for f in agreed)} if agreed else {}),
         "error_rate": sum(f["errors"] for f in facts) / sum(f["turns"] for f in facts),
     }
-    found |= {f"bound_{k}": fmean(f["bounds"][k] for f in facts) for k in facts[0]["bounds"]}
+    stats |= {f"bound_{k}": fmean(f["bounds"][k] for f in facts) for k in facts[0]["bounds"]}
     gains = [f["score"] - f["bounds"]["greedy"] for f in facts]
-    found["over_greedy"] = fmean(gains)
+    stats["over_greedy"] = fmean(gains)
     if len(gains) > 1:  # half of a 95 % interval
-        found["over_greedy_95"] = 1.96 * stdev(gains) / len(gains) ** 0.5
-    return found | {f"cells_{key}": fmean(f["told"][key] for f in facts) for key in TOLD}
+        stats["over_greedy_95"] = 1.96 * stdev(gains) / len(gains) ** 0.5
+    return stats | {f"cells_{key}": fmean(f["told"][key] for f in facts) for key in TOLD}
 
 
 async def by_size(
@@ -54,7 +54,7 @@ async def by_size(
 ) -> dict[str, dict[str, float]]:
     """A policy's measures at several sizes of table. Where its style has no words for a size,
     only the bounds are known."""
-    found = {}
+    sizes = {}
     for size in sorted({*SIZES, game.size}):
         try:
             sized = replace(game, size=size)
@@ -63,10 +63,10 @@ async def by_size(
                 replace(game, style="short", size=size).task(derive(seed, i)) for i in range(games)
             ]
             every = [bounds(task.data) for task in tables]
-            found[str(size)] = {f"bound_{k}": fmean(b[k] for b in every) for k in every[0]}
+            sizes[str(size)] = {f"bound_{k}": fmean(b[k] for b in every) for k in every[0]}
             continue
         played = await with_itself(
             name, sized, speak, policy, games, seed=derive(seed, size), sampling=sampling
         )
-        found[str(size)] = matching_measures(played)
-    return found
+        sizes[str(size)] = matching_measures(played)
+    return sizes

@@ -61,18 +61,18 @@ def in_words(matching: Matching) -> str:
 def parse(text: str, size: int, *, terse: bool = False, hints: int = 1) -> Action:
     """The action a text is, or BadAction. Reasoning may stand around a box, nothing around an
     action. A terse message tells at most `hints` cells."""
-    found = boxed(text)
-    said = (text if found is None else found).strip()
-    if terse and (short := _terse(said, size, hints)) is not None:
+    in_box = boxed(text)
+    action_text = (text if in_box is None else in_box).strip()
+    if terse and (short := _terse(action_text, size, hints)) is not None:
         return short
-    tag = _TAG.search(said)
+    tag = _TAG.search(action_text)
     if tag is None or tag[1].lower() not in KINDS:
         if tag is not None and tag.start() == 0:
             raise BadAction(f"there is no action [{tag[1]}]; {nearest(tag[1].lower(), KINDS)}")
         raise BadAction(f"no action was found; an action begins with {_listed()}")
     if tag.start() > 0:
         raise BadAction(f"text stands before [{tag[1].lower()}]; say the action and nothing else")
-    kind, rest = tag[1].lower(), said[tag.end() :].strip()
+    kind, rest = tag[1].lower(), action_text[tag.end() :].strip()
     further = [t[1].lower() for t in _TAG.finditer(rest) if t[1].lower() in KINDS]
     if further:
         raise BadAction(f"two actions in one turn, [{kind}] and [{further[0]}]; say one")
@@ -92,7 +92,7 @@ def parse_matching(text: str, size: int) -> Matching:
     reviewer. Every name must be known and used once."""
     reviewers = {name.lower(): i for i, name in enumerate(REVIEWERS[:size])}
     papers = {name.lower(): i for i, name in enumerate(PAPERS[:size])}
-    found: dict[int, int] = {}
+    assigned: dict[int, int] = {}
     for part in re.split(r"[,;\n]", text):
         if not part.strip(" .*-\t"):
             continue
@@ -109,20 +109,20 @@ def parse_matching(text: str, size: int) -> Matching:
             raise BadAction(f"{part.strip()!r} does not match a reviewer with a paper")
         one, other = names if names[0] in reviewers else reversed(names)
         reviewer, paper = reviewers[one], papers[other]
-        if reviewer in found:
+        if reviewer in assigned:
             raise BadAction(f"{REVIEWERS[reviewer]} is assigned twice")
-        if paper in found.values():
+        if paper in assigned.values():
             raise BadAction(f"{PAPERS[paper]} is assigned twice")
-        found[reviewer] = paper
-    left = [REVIEWERS[r] for r in range(size) if r not in found]
+        assigned[reviewer] = paper
+    left = [REVIEWERS[r] for r in range(size) if r not in assigned]
     if left:
         raise BadAction(f"{left[0]} has no paper; a proposal matches all {size} reviewers")
-    return tuple(found[r] for r in range(size))
+    return tuple(assigned[r] for r in range(size))
 
 
 def terse_matchings(size: int) -> dict[str, Matching]:
     """The terse form's proposals: "0" is the first matching, "1" the second …"""
-    return {str(i): found for i, found in enumerate(permutations(range(size)))}
+    return {str(i): matching for i, matching in enumerate(permutations(range(size)))}
 
 
 def terse_hints(size: int) -> dict[str, Mention]:
@@ -139,21 +139,21 @@ def terse_cells(cells: Mapping[Cell, float], size: int) -> str:
     return "".join(hints[cell, worth >= UNKNOWN] for cell, worth in sorted(cells.items()))
 
 
-def _terse(said: str, size: int, hints: int) -> Action | None:
-    if said in ("y", "n"):
-        return Action("accept" if said == "y" else "reject")
-    if said in terse_matchings(size):
-        return Action("propose", matching=terse_matchings(size)[said])
-    told = terse_mentions(said, size)
-    cells = {mention.cell for mention in told}
-    fits = len(cells) == len(said) <= hints
-    return Action("message", said) if said == NOTHING or (said and fits) else None
+def _terse(text: str, size: int, hints: int) -> Action | None:
+    if text in ("y", "n"):
+        return Action("accept" if text == "y" else "reject")
+    if text in terse_matchings(size):
+        return Action("propose", matching=terse_matchings(size)[text])
+    hinted = terse_mentions(text, size)
+    cells = {mention.cell for mention in hinted}
+    fits = len(cells) == len(text) <= hints
+    return Action("message", text) if text == NOTHING or (text and fits) else None
 
 
-def terse_mentions(said: str, size: int) -> list[Mention]:
+def terse_mentions(text: str, size: int) -> list[Mention]:
     """What a terse message tells: a cell for each letter, nothing where it is no such message."""
     letters = terse_hints(size)
-    return [letters[c] for c in said] if all(c in letters for c in said) else []
+    return [letters[c] for c in text] if all(c in letters for c in text) else []
 
 
 def in_terse(action: Action, size: int) -> str:
@@ -170,19 +170,19 @@ def tell(cells: Mapping[Cell, float]) -> str:
     rows: dict[int, list[str]] = {}
     for (reviewer, paper), worth in sorted(cells.items()):
         rows.setdefault(reviewer, []).append(f"{PAPERS[paper]} {worth:g}")
-    told = [f"{REVIEWERS[r]}: {', '.join(row)}" for r, row in rows.items()]
-    return "; ".join(told) if told else "I see nothing."
+    parts = [f"{REVIEWERS[r]}: {', '.join(row)}" for r, row in rows.items()]
+    return "; ".join(parts) if parts else "I see nothing."
 
 
 def mentions(text: str, size: int, *, terse: bool = False) -> list[Mention]:
     """The cells that a message gives values to. A number belongs to the reviewer and the paper
     last named before it, if one of them was named since the last number."""
-    if terse and (told := terse_mentions(text, size)):
-        return told
+    if terse and (hinted := terse_mentions(text, size)):
+        return hinted
     reviewers = {name.lower(): i for i, name in enumerate(REVIEWERS[:size])}
     papers = {name.lower(): i for i, name in enumerate(PAPERS[:size])}
     reviewer = paper = None
-    fresh, found = False, list[Mention]()
+    fresh, mentioned = False, list[Mention]()
     for token in re.finditer(rf"[A-Za-z]+|{_NUMBER.pattern}", text):
         word = token[0].lower()
         if word in reviewers:
@@ -190,9 +190,9 @@ def mentions(text: str, size: int, *, terse: bool = False) -> list[Mention]:
         elif word in papers:
             paper, fresh = papers[word], True
         elif word[0].isdigit() and fresh and reviewer is not None and paper is not None:
-            found.append(Mention((reviewer, paper), float(word)))
+            mentioned.append(Mention((reviewer, paper), float(word)))
             fresh = False
-    return found
+    return mentioned
 
 
 def is_right(mention: Mention, true: Mapping[Cell, int], own: Mapping[Cell, int]) -> bool:

@@ -65,8 +65,8 @@ def _rows(size: str, after: Mapping[str, Any], before: Mapping[str, Any]) -> str
     lines = []
     for name, measures in played:
         cells = "".join(f'<td class="num">{_cell(measures, key)}</td>' for key in _SHARES)
-        told = f"{_cell(measures, 'cells_mentioned')} of {_cell(measures, 'cells_private')}"
-        cells += f'<td class="num">{told}</td>'
+        mentioned = f"{_cell(measures, 'cells_mentioned')} of {_cell(measures, 'cells_private')}"
+        cells += f'<td class="num">{mentioned}</td>'
         cells += "".join(f'<td class="num">{_cell(measures, key)}</td>' for key in _CELLS)
         kind = ' class="was"' if name == "untrained" else ""
         lines.append(f"<tr{kind}>{lead}<td>{name}</td>{cells}</tr>")

@@ -93,17 +93,17 @@ class Recorded:
                 "index, by `group_relative` or `leave_one_out`"
             )
         path = Path(recorded) / TRAIN
-        _, found = read_parquet(path)
-        if not found:
+        _, rows = read_parquet(path)
+        if not rows:
             raise ConfigError(f"{path} holds no instances: programs leave none, models do")
         self.samples = lessons(
-            found,
+            rows,
             scale=config.credit.scale,
             leave_one_out=config.credit.kind == "leave_one_out",
         )
         for sample in self.samples:
             sample.policy = MAIN  # whoever played, the learner of this run learns from it
-        self.groups = len({one.index for one in found})
+        self.groups = len({one.index for one in rows})
 
     def lessons(
         self, episodes: list[Episode], iteration: int, run: Path
@@ -127,5 +127,5 @@ class Recorded:
 
 def _measures(episodes: Sequence[Episode]) -> dict[str, float]:
     fair = [e for e in episodes if e.void is None and "bounds" in e.facts]
-    found = matching_measures(fair)
-    return {f"selfplay/{key}": found[key] for key in SHOWN if key in found}
+    stats = matching_measures(fair)
+    return {f"selfplay/{key}": stats[key] for key in SHOWN if key in stats}

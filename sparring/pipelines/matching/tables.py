@@ -59,9 +59,9 @@ def draw_table(
 
     rng = np.random.Generator(np.random.PCG64(derive(seed, "table")))
     rows = np.arange(size)
-    found: tuple[float, dict[str, Any]] | None = None
+    kept: tuple[float, dict[str, Any]] | None = None
     count = 0
-    while count < draws or found is None:
+    while count < draws or kept is None:
         count += 1
         table = rng.integers(0, MOST + 1, (size, size))
         masks = rng.random((2, size, size)) < see
@@ -73,13 +73,13 @@ def draw_table(
         for mask in masks:
             own = np.array(best_matching(np.where(mask, table, UNKNOWN)))
             ratios.append(float(table[rows, own].sum() / best))
-            if found is not None and ratios[-1] >= found[0]:
+            if kept is not None and ratios[-1] >= kept[0]:
                 break  # no better than what is there
         else:
-            found = max(ratios), _record(table, masks, int(best), ratios, seats)
-        if found is not None and found[0] * hard <= 1:
+            kept = max(ratios), _record(table, masks, int(best), ratios, seats)
+        if kept is not None and kept[0] * hard <= 1:
             break
-    worst, data = found
+    worst, data = kept
     low, high = scales
     drawn = {seat: round(float(rng.uniform(low, high)), 2) for seat in seats}
     facts = {"seed": seed, "draws": count, "hard": worst * hard <= 1, "scales": drawn}
@@ -97,7 +97,7 @@ def _record(
     }
 
 
-def shown(data: Mapping[str, Any], seat: str) -> dict[Cell, int]:
+def visible_cells(data: Mapping[str, Any], seat: str) -> dict[Cell, int]:
     """What a player is shown: the own cells, times the own scale, truncated."""
     scale = data["scales"][seat]
     return {cell: math.floor(true * scale) for cell, true in own_cells(data, seat).items()}
@@ -106,8 +106,8 @@ def shown(data: Mapping[str, Any], seat: str) -> dict[Cell, int]:
 def own_cells(data: Mapping[str, Any], seat: str) -> dict[Cell, int]:
     """The cells a player sees, by their true values."""
     table, seen = data["table"], data["seen"][seat]
-    places = [(r, c) for r in range(len(table)) for c in range(len(table)) if seen[r][c]]
-    return {(r, c): table[r][c] for r, c in places}
+    cells = [(r, c) for r in range(len(table)) for c in range(len(table)) if seen[r][c]]
+    return {(r, c): table[r][c] for r, c in cells}
 
 
 def unscaled(value: int, scale: float) -> int:

@@ -178,7 +178,7 @@ def test_a_judge_that_breaks_voids_the_game() -> None:
 
     async def go() -> list[Episode]:
         async with opened([game]):
-            game.examiner.judge.tests = broken
+            game.judge.judge.tests = broken
             engine = ScriptedEngine({"p": lambda request: "assert double(3) == 6"})
             seating = {seat: "p" for seat in game.seats}
             return await collect([Job("0", "g", game, DOUBLE, 0, seating)], engine.act)

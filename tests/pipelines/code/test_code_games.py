@@ -16,7 +16,7 @@ from sparring.core.types import Episode, Task
 from sparring.judge.python.judge import Execution, Judge
 from sparring.judge.python.programs import forbidden
 from sparring.judge.sandbox import probe
-from sparring.pipelines.code.prediction import normal, said
+from sparring.pipelines.code.prediction import normal, predicted_text
 from sparring.run.games import load_game
 
 pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
@@ -203,7 +203,7 @@ def test_modules_are_an_option() -> None:
 
 
 def test_reading_predictions() -> None:
-    assert said("a\n```\nb\n```\nc") == "b\n" and said("plain") == "plain"
+    assert predicted_text("a\n```\nb\n```\nc") == "b\n" and predicted_text("plain") == "plain"
     assert normal("\n a \n\nb\t\n\n") == " a\n\nb"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from lives import Life, Moment, sparring
 
-from sparring.pipelines.coherent_math.phases import comparisons
+from sparring.pipelines.coherent_math.whole_run import comparisons
 from sparring.run.rundir import read_lines
 
 PHASES = (

@@ -34,9 +34,9 @@ from sparring.pipelines.matching.tables import (
     by_chance,
     draw_table,
     own_cells,
-    shown,
     unscaled,
     value,
+    visible_cells,
 )
 from sparring.run.games import load_game
 
@@ -170,7 +170,7 @@ def test_players_see_about_two_cells_in_five_each_on_its_own():
 def test_a_scaled_value_can_be_told_from_its_neighbours(true, hundredths):
     scale = hundredths / 100
     data = {"table": [[true] * 2] * 2, "seen": {"first": [[1, 0], [0, 0]]}}
-    (seen,) = shown({**data, "scales": {"first": scale}}, "first").values()
+    (seen,) = visible_cells({**data, "scales": {"first": scale}}, "first").values()
     assert seen == int(true * scale) and unscaled(seen, scale) == true
 
 
