@@ -21,7 +21,7 @@ TRUTHS = ("equivalent", "inequivalent")
 
 
 async def judge_pairs(
-    rows: list[dict[str, Any]], language: str, sandbox: str, crosshair_s: float
+    rows: list[dict[str, Any]], language: str, sandbox: str, crosshair_paths: int
 ) -> list[dict[str, Any]]:
     room = asyncio.Semaphore(AT_ONCE)
 
@@ -37,7 +37,7 @@ async def judge_pairs(
                 found["diverges"] = shown.kind
             return found
 
-    async with make_checker(language, sandbox, crosshair_s=crosshair_s) as checker:
+    async with make_checker(language, sandbox, crosshair_paths=crosshair_paths) as checker:
         return list(await asyncio.gather(*(one(checker, row) for row in rows)))
 
 
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--data", default="", help="a JSONL of pairs; the shipped ones otherwise")
     parser.add_argument("--every", type=int, default=1, help="each so-manieth pair")
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--crosshair-s", type=float, default=3.0)
+    parser.add_argument("--crosshair-paths", type=int, default=100)
     parser.add_argument("--sandbox", default="bwrap")
     parser.add_argument("--out", type=Path, help="where each verdict is appended")
     parser.add_argument("--show", type=Path, nargs="*", help="only the table of such files")
@@ -69,7 +69,9 @@ def main() -> None:
         return
     source = options.data or f"shipped:pairs_{options.language}"
     rows = [task.data for task in load_tasks(source, None)][options.first :: options.every]
-    found = asyncio.run(judge_pairs(rows, options.language, options.sandbox, options.crosshair_s))
+    found = asyncio.run(
+        judge_pairs(rows, options.language, options.sandbox, options.crosshair_paths)
+    )
     if options.out:
         with options.out.open("a") as file:
             file.writelines(json.dumps(f) + "\n" for f in found)

@@ -107,7 +107,7 @@ def test_any_overrides_of_a_recipe(recipe: str) -> None:
         with empty_folder() as folder, mock.patch.object(RunDir, "open", side_effect=Begun):
             held(["train", recipe, "--smoke", *overrides], folder)
 
-    with mock.patch("sparring.pipelines.coherent_math.phases._open", side_effect=Begun):
+    with mock.patch("sparring.pipelines.coherent_math.whole_run._open", side_effect=Begun):
         check()
 
 
@@ -128,7 +128,7 @@ BASES: dict[tuple[str, ...], list[str]] = {
     ("data", "save"): ["math.jsonl", "out.jsonl"],
     ("convert", "mbpp"): ["mbpp.jsonl", "out.json"],
     ("judge", "python"): ["programs.jsonl"],
-    ("judge", "equivalence"): ["claims.jsonl", "--inputs", "2", "--crosshair-s", "0"],
+    ("judge", "equivalence"): ["claims.jsonl", "--inputs", "2", "--crosshair-paths", "0"],
     ("export", "verl"): ["RUN", "--out", "out"],
     ("export", "games"): [],
     ("math", "sft"): ["--out", "out", "--smoke", "tasks.source=nowhere.jsonl"],

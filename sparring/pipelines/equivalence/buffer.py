@@ -30,9 +30,9 @@ def keep(
     for i, item in enumerate(items):
         if i not in kept:
             strata[stratum(item)].append(i)
-    for name, places in strata.items():
-        count = math.ceil(easy * len(places) - 1e-9)
-        kept |= set(random.Random(derive(seed, repr(name))).sample(places, count))
+    for name, indices in strata.items():
+        count = math.ceil(easy * len(indices) - 1e-9)
+        kept |= set(random.Random(derive(seed, repr(name))).sample(indices, count))
     return [item for i, item in enumerate(items) if i in kept]
 
 

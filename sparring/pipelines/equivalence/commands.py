@@ -24,9 +24,12 @@ def judge_equivalence(
     as_json: AsJson = False,
     timeout_s: Annotated[float, number("Of one call.", low=0.1, high=3600)] = 2.0,
     inputs: Annotated[int, typer.Option(min=0, help="Random ones, beside edge cases.")] = 100,
-    crosshair_s: Annotated[
-        float, number("Python: symbolic search; 0 leaves it out.", low=0, high=3600)
-    ] = 5.0,
+    work: Annotated[
+        int, typer.Option(min=0, help="Python: steps of the search for a difference; 0: none.")
+    ] = 20_000_000,
+    crosshair_paths: Annotated[
+        int, typer.Option(min=0, help="Python: paths that CrossHair explores; 0 leaves it out.")
+    ] = 100,
     strict: Annotated[
         bool, typer.Option(help="`not refuted within the budget` is no pass.")
     ] = False,
@@ -37,6 +40,6 @@ def judge_equivalence(
 
     code = judge(
         file, as_json, sandbox=sandbox, timeout_s=timeout_s, inputs=inputs,
-        crosshair_s=crosshair_s, strict=strict,
+        work=work, crosshair_paths=crosshair_paths, strict=strict,
     )  # fmt: skip
     raise typer.Exit(code)

@@ -36,14 +36,14 @@ class Known:
 def load_pairs(source: str, language: str, limit: int | None = None) -> list[Known]:
     """The pairs that are for testing, as many of either truth as there are of the rarer."""
     name = f"shipped:pairs_{language}" if source == "shipped" else source
-    found = []
+    pairs = []
     for task in load_tasks(name, "test"):
         row = task.data
         for key in ("p", "q", "claim"):
             if not isinstance(row.get(key), str):
                 raise ConfigError(f"pair {task.id} of {source} has no text under {key!r}")
-        found.append(Known(task.id, language, row["p"], row["q"], row["claim"] == "equivalent"))
-    both = [[k for k in found if k.equivalent is truth] for truth in (True, False)]
+        pairs.append(Known(task.id, language, row["p"], row["q"], row["claim"] == "equivalent"))
+    both = [[k for k in pairs if k.equivalent is truth] for truth in (True, False)]
     most = min(len(both[0]), len(both[1]), *([limit // 2] if limit else []))
     if most == 0:
         raise ConfigError(f"{source} has no test pairs of both truths")
@@ -61,8 +61,8 @@ async def examine(
 ) -> list[dict[str, Any]]:
     """What Bob says of each pair in each order, at his likeliest."""
 
-    async def ask(place: int, pair: Known, swapped: bool) -> dict[str, Any]:
-        shown = (pair.q, pair.p) if swapped else (pair.p, pair.q)
+    async def ask(index: int, pair: Known, swapped: bool) -> dict[str, Any]:
+        programs = (pair.q, pair.p) if swapped else (pair.p, pair.q)
         request = Request(
             seat="bob",
             policy=policy,
@@ -70,16 +70,16 @@ async def examine(
                 {"role": "system", "content": words.BOB_SYSTEM},
                 {
                     "role": "user",
-                    "content": words.bob_prompt(pair.language, style, *shown),
+                    "content": words.bob_prompt(pair.language, style, *programs),
                 },
             ],
             sampling=Sampling(temperature=0.0, max_tokens=max_tokens),
             seed=derive(seed, pair.id, swapped),
-            order=(place, int(swapped)),
+            order=(index, int(swapped)),
         )
         turn = await engine.act(request)
-        said = words.read_answer(turn.text, style)
-        return {"id": pair.id, "equivalent": pair.equivalent, "swapped": swapped, "said": said}
+        answer = words.read_answer(turn.text, style)
+        return {"id": pair.id, "equivalent": pair.equivalent, "swapped": swapped, "said": answer}
 
     asked = [ask(i, pair, swapped) for i, pair in enumerate(pairs) for swapped in (False, True)]
     return list(await asyncio.gather(*asked))
@@ -115,10 +115,10 @@ async def examine_run(
         max_tokens=game.bob_tokens or config.sampling.max_tokens,
         seed=config.seed,
     )
-    found = score(answers)
-    told = {"iteration": iteration, "data": wanted.data, **found}
-    write_details(run / "evaluations" / f"pairs_{iteration:06d}.json", told, answers)
-    return {"pairs_eval/accuracy": found["accuracy"], "pairs_eval/pairs": found["pairs"]}
+    stats = score(answers)
+    record = {"iteration": iteration, "data": wanted.data, **stats}
+    write_details(run / "evaluations" / f"pairs_{iteration:06d}.json", record, answers)
+    return {"pairs_eval/accuracy": stats["accuracy"], "pairs_eval/pairs": stats["pairs"]}
 
 
 def prepare(config: Config) -> bool:

@@ -58,10 +58,10 @@ class Equivalence(Game):
     allow_unrefuted: bool = False  # whether "not refuted within the budget" will do
     timeout_s: Seconds = 2.0  # of one call
     inputs: Annotated[int, Field(ge=0)] = 100  # random ones of an attack, beside the edge cases
-    crosshair_s: Annotated[float, Field(ge=0)] = 5.0  # Python only; 0: no symbolic search
+    work: Annotated[int, Field(ge=0)] = 20_000_000  # Python: steps of the search; 0: no search
+    crosshair_paths: Annotated[int, Field(ge=0)] = 100  # Python: 0 leaves CrossHair out
     alice_tokens: Tokens = None  # None: as the recipe's sampling says
     bob_tokens: Tokens = None
-    checker: Checker | None = field(default=None, init=False, repr=False)
     provable: frozenset[str] | None = field(default=None, init=False, repr=False)  # tasks
     known: dict[tuple[str, ...], Verdict] = field(default_factory=dict, init=False, repr=False)
 
@@ -79,19 +79,15 @@ class Equivalence(Game):
     def problems(self) -> str:  # type: ignore[override]  # the shipped set hangs on the language
         return f"equivalence_{self.language}"
 
-    async def open(self, sandbox: str) -> None:
-        self.checker = await make_checker(
+    def make_judge(self, sandbox: str) -> Checker:
+        return make_checker(
             self.language,
             sandbox,
             timeout_s=self.timeout_s,
             inputs=self.inputs,
-            crosshair_s=self.crosshair_s,
-        ).__aenter__()
-
-    async def close(self) -> None:
-        if self.checker is not None:
-            await self.checker.__aexit__(None, None, None)
-            self.checker = None
+            work=self.work,
+            crosshair_paths=self.crosshair_paths,
+        )
 
     def branch(self, seed: int) -> tuple[str, float]:
         """The branch of a game, by its seed, and the difficulty that Alice is asked for."""
@@ -107,8 +103,9 @@ class Equivalence(Game):
             self.provable = need_proofs(tasks, sandbox)
 
     def suited(self, tasks: Sequence[Task], seed: int) -> Sequence[Task]:
-        """For an equivalence with a proof, the programs that can be proved about."""
-        if self.provable is None or self.branch(seed)[0] == SINQ:
+        """Where proofs are asked for, the programs that can be proved about, for both branches:
+        others could only ever be inequivalent, and their shape would give the answer away."""
+        if self.provable is None:
             return tasks
         return [task for task in tasks if task.id in self.provable] or tasks
 
@@ -117,7 +114,7 @@ class Equivalence(Game):
         if self.language == "python":  # missed now, and not in every game of the first round
             if self.inputs > 0:
                 need_tool("hypothesis", "random inputs are made")
-            if self.crosshair_s > 0:
+            if self.crosshair_paths > 0:
                 need_tool("crosshair", "programs are searched symbolically")
 
     def unusable(self, task: Task) -> str:
@@ -129,9 +126,13 @@ class Equivalence(Game):
     async def play(self, task: Task, table: Table) -> Outcome:
         function, p = await self._usable(task, table)
         branch, target = self.branch(table.seed)
-        if branch == SEQ and self.proved:
+        if self.proved and self.share > 0:
             verdict = _not_broken(await table.judge(self._quietly("provable", p, function)))
-            branch = SEQ if verdict.passed else SINQ
+            if not verdict.passed:
+                raise VoidGame(
+                    f"P of task {task.id} cannot be proved about, so that it could only ever be "
+                    f"inequivalent: {verdict.detail}"
+                )
         facts: dict[str, Any] = {
             "language": self.language,
             "branch": branch,
@@ -143,7 +144,7 @@ class Equivalence(Game):
         made = await self._propose(p, function, branch, target, table, facts)
         if not made:
             return Outcome(alice=-1, bob=0, facts={**facts, "end": REJECTED})
-        if branch == SINQ and self.language == "python" and self.crosshair_s > 0:
+        if branch == SINQ and self.language == "python" and self.crosshair_paths > 0:
             facts["crosshair_input"] = await table.judge(self._seek(p, facts["q"], function))
         answers = await self._ask(p, facts["q"], table)
         truth = branch == SEQ
@@ -174,11 +175,9 @@ class Equivalence(Game):
 
     async def _ruled(self, verb: str, *given: str) -> Verdict:
         """A checker's verdict, worked out once for the same programs."""
-        if self.checker is None:
-            raise RuntimeError("the game is not open: play it inside `async with opened([game])`")
         key = (verb, *given)
         if key not in self.known:
-            verdict: Verdict = await getattr(self.checker, verb)(*given)
+            verdict: Verdict = await getattr(self.judge, verb)(*given)
             if verdict.status == "void" and verdict.kind not in _FAULTS:
                 return verdict
             self.known[key] = verdict
@@ -188,11 +187,8 @@ class Equivalence(Game):
         """What CrossHair finds by itself, to be compared with what Alice found."""
         from sparring.pipelines.equivalence.judge.python import PythonChecker
 
-        return (
-            await self.checker.seek(p, q, function)
-            if isinstance(self.checker, PythonChecker)
-            else None
-        )
+        checker = self.judge
+        return await checker.seek(p, q, function) if isinstance(checker, PythonChecker) else None
 
     async def _propose(
         self,
@@ -207,20 +203,24 @@ class Equivalence(Game):
         alice = table["alice"]
         prompt = words.alice_prompt(self.language, branch, p, function, target)
         facts["alice_prompt"] = prompt
-        limit = _limit(self.alice_tokens)
+        most = self.alice_tokens
         why = Verdict("fail")
         for number in range(1, self.tries + 1):
             tried = {row["q"].strip() for row in facts["rejected"]}
             view = await self._view(alice.policy, p, function, branch, table, number, tried)
             if number == 1:
-                turn = await alice.act(prompt, system=words.ALICE_SYSTEM, view=view, **limit)
+                turn = await alice.act(
+                    prompt, system=words.ALICE_SYSTEM, view=view, max_tokens=most
+                )
             else:
-                turn = await alice.reply(words.refusal(why.kind, why.detail), view=view, **limit)
+                turn = await alice.reply(
+                    words.refusal(why.kind, why.detail), view=view, max_tokens=most
+                )
             proposal = words.read_proposal(turn.text, self.language, branch)
             facts["tries"] = number
             why = await self._rule(p, function, branch, proposal, table)
             if why.passed and branch == SEQ and self.proved:
-                why = await self._prove(p, function, proposal.q, table, facts, limit)
+                why = await self._prove(p, function, proposal.q, table, facts)
             if why.passed:
                 facts |= {"q": proposal.q, "input": proposal.input, "alice_output": turn.text}
                 facts |= {"evidence": why.kind, "detail": why.detail}
@@ -266,18 +266,17 @@ class Equivalence(Game):
         q: str,
         table: Table,
         facts: dict[str, Any],
-        limit: dict[str, Any],
     ) -> Verdict:
         """Alice's tries for the proof, with the prover's messages."""
         alice = table["alice"]
-        said = words.proof_prompt(function)
+        message = words.proof_prompt(function)
         verdict = Verdict("fail", "proof", "there was no try")
         script = _scripted_proofs(p, q, function) if alice.policy == "scripted" else None
         for number in range(self.proof_tries):
             if script is not None and number >= len(script):
                 break  # nothing else to try: a proof that has failed fails again
             view = script[number] if script is not None else None
-            turn = await alice.reply(said, view=view, **limit)
+            turn = await alice.reply(message, view=view, max_tokens=self.alice_tokens)
             proof = words.block(turn.text, "haskell")
             if proof is None:
                 verdict = Verdict("fail", "form", "there is no closed ```haskell block")
@@ -292,12 +291,11 @@ class Equivalence(Game):
             facts["rejected"].append(
                 {"q": q, "proof": proof, "kind": verdict.kind, "reason": verdict.detail}
             )
-            said = words.refusal(verdict.kind, verdict.detail)
+            message = words.refusal(verdict.kind, verdict.detail)
         return verdict
 
     async def _ask(self, p: str, q: str, table: Table) -> list[tuple[bool, bool | None, str]]:
         """Bob's judgements, each on its own, in either order of the programs by turns."""
-        limit = _limit(self.bob_tokens)
         first = derive(table.seed, "order") % 2
 
         async def judged(number: int) -> tuple[bool, bool | None, str]:
@@ -306,7 +304,9 @@ class Equivalence(Game):
             prompt = words.bob_prompt(self.language, self.style, *pair)
             view = View({"pair": pair}, ("yes", "no") if self.style != "terse" else ("y", "n"))
             bob = table["bob"].fork()
-            turn = await bob.act(prompt, system=words.BOB_SYSTEM, view=view, **limit)
+            turn = await bob.act(
+                prompt, system=words.BOB_SYSTEM, view=view, max_tokens=self.bob_tokens
+            )
             return swapped, words.read_answer(turn.text, self.style), turn.text
 
         return list(await asyncio.gather(*(judged(n) for n in range(self.samples))))
@@ -331,9 +331,9 @@ class Equivalence(Game):
             if branch == SEQ:
                 return _scripted(rule, words.written(self.language, q))
             verdict = _not_broken(await table.judge(self._quietly("attack", p, q, function)))
-            found = counterexample(verdict, function)
-            if found is not None:
-                return _scripted(rule, words.written(self.language, q, found))
+            input = counterexample(verdict, function)
+            if input is not None:
+                return _scripted(rule, words.written(self.language, q, input))
         return _scripted("none", "no rule fits")
 
     async def _quietly(self, verb: str, *given: str) -> _Ruling:
@@ -355,18 +355,14 @@ def _scripted_proofs(p: str, q: str, function: str) -> list[View]:
     return [_scripted("proof", words.fenced("haskell", proof)) for proof in proofs(p, q, function)]
 
 
-def _limit(tokens: int | None) -> dict[str, Any]:
-    return {} if tokens is None else {"max_tokens": tokens}
-
-
 def _scripted(rule: str, text: str) -> View:
     return View({"rule": rule, "text": text}, ("rewrite",))
 
 
-def _not_broken(found: Verdict | _Ruling) -> Verdict:
+def _not_broken(ruling: Verdict | _Ruling) -> Verdict:
     """A checker that broke voids the game; a program that is not steady is only refused. Two
     checkers that contradict each other void it as well: nobody learns from either."""
-    verdict = found.verdict if isinstance(found, _Ruling) else found
+    verdict = ruling.verdict if isinstance(ruling, _Ruling) else ruling
     if verdict.kind == INCIDENT:
         raise VoidGame(f"{INCIDENT}: {verdict.detail}")
     if verdict.status == "void" and verdict.kind not in _FAULTS:

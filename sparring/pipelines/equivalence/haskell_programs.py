@@ -43,17 +43,17 @@ def choose_function(code: str, named: str | None = None) -> tuple[str, str]:
 
 def _lenient(code: str) -> tuple[Program, list[list[Token]]]:
     """The program without what no pure function may have, and what was left out."""
-    found = tokens(code)
+    all_tokens = tokens(code)
     extensions: list[str] = []
     kept, left_out = [], []
-    for token in found:
+    for token in all_tokens:
         if token.kind == "pragma":
             first, *words = re.findall(r"\w+", token.text) or [""]
             asked = words if first.upper() == "LANGUAGE" else []
             extensions += [word for word in asked if word in EXTENSIONS]
             if not asked or any(word not in EXTENSIONS for word in asked):
                 left_out.append([token])  # if it was needed, GHC will say so
-    for part in top_level([token for token in found if token.kind != "pragma"]):
+    for part in top_level([token for token in all_tokens if token.kind != "pragma"]):
         try:
             kept.append(declaration(part))
         except Refused:
@@ -63,17 +63,17 @@ def _lenient(code: str) -> tuple[Program, list[list[Token]]]:
 
 def _missing(left_out: Sequence[Sequence[Token]]) -> set[str]:
     """What the imports that were left out have brought: names, and prefixes that end in a dot."""
-    found: set[str] = set()
+    names: set[str] = set()
     for part in left_out:
         words = [t.text for t in part]
         if words[0] != "import":
             continue
         module = next((w for w in words[1:] if w[:1].isupper()), "")
         alias = words[words.index("as") + 1] if "as" in words[:-1] else module
-        found.add(f"{alias}.")
+        names.add(f"{alias}.")
         if "(" in words and "hiding" not in words:
-            found |= {t.text for t in part[words.index("(") :] if _word(t) and t.text != ".."}
-    return found
+            names |= {t.text for t in part[words.index("(") :] if _word(t) and t.text != ".."}
+    return names
 
 
 def _used(parts: Iterable[Declaration], missing: Collection[str]) -> str:

@@ -96,8 +96,8 @@ def read_proposal(text: str, language: str, branch: str) -> Proposal:
 
 def block(text: str, language: str) -> str | None:
     """The last closed block of a reply that is of the language, or of none that is named."""
-    found = [code for name, code in _FENCE.findall(text) if name.lower() in (language, "", "hs")]
-    return found[-1] if found else None
+    blocks = [code for name, code in _FENCE.findall(text) if name.lower() in (language, "", "hs")]
+    return blocks[-1] if blocks else None
 
 
 def fenced(language: str, code: str) -> str:
@@ -132,10 +132,10 @@ def read_answer(text: str, style: str) -> bool | None:
     """What Bob says of the pair, or None: an answer in any other form is no answer."""
     if style == "reason":
         lines = text.strip().splitlines()
-        found = _ANSWER.match(lines[-1].strip()) if lines else None
-        return None if found is None else PLAIN[found[1]]
-    said = text.strip().lower().removesuffix(".")
-    return (TERSE if style == "terse" else PLAIN).get(said)
+        matched = _ANSWER.match(lines[-1].strip()) if lines else None
+        return None if matched is None else PLAIN[matched[1]]
+    answer = text.strip().lower().removesuffix(".")
+    return (TERSE if style == "terse" else PLAIN).get(answer)
 
 
 def bob_output(equivalent: bool, style: str) -> str:

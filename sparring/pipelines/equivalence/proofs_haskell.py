@@ -20,20 +20,20 @@ def proofs(p: str, q: str, function: str) -> list[str]:
     arity = len(signature_of(first, function).arguments)
     blanks = f"lemma {' '.join(['_'] * arity)} = {TRIVIAL}\n"
     names = [f"x{n}" for n in range(1, arity + 1)]
-    found = []
+    texts = []
     for source in (first, second):
         followed = follow(source, function, "lemma", arity)
         for helper in _alike(first, second, function):
             types = [_text(part) for part in split_arrows(first.signatures[function])]
             stated = " -> ".join(f"{x}:{t}" for x, t in zip(names, types, strict=False))
             given = " ".join(names)
-            found.append(
+            texts.append(
                 f"{{-@ same :: {stated} -> {{ {function}P {given} == {helper} {given} }} @-}}\n"
                 f"same :: {' -> '.join([*types[:-1], 'Proof'])}\n"
                 f"{follow(source, function, 'same', arity)}lemma {given} = same {given}\n"
             )
-        found.append(followed)
-    return list(dict.fromkeys([*found, blanks]))
+        texts.append(followed)
+    return list(dict.fromkeys([*texts, blanks]))
 
 
 def follow(program: Program, function: str, lemma: str, arity: int) -> str:
@@ -47,8 +47,8 @@ def follow(program: Program, function: str, lemma: str, arity: int) -> str:
         else:
             lines.append(head)
             for condition, body in _guards(rest):
-                said = _body(body, function, lemma, arity)
-                lines.append(f"  | {_text(condition)} = {said}")
+                right_side = _body(body, function, lemma, arity)
+                lines.append(f"  | {_text(condition)} = {right_side}")
     return "\n".join(lines) + "\n"
 
 
@@ -81,8 +81,8 @@ def _case(body: Tokens, function: str, lemma: str, arity: int) -> str:
     for token in [*after[1:], None]:
         if token is None or (token.column == column and alternative):
             pattern, rest = _split(alternative, ("->",))
-            said = _body(rest[1:], function, lemma, arity).replace("\n", "\n    ")
-            lines.append(f"    {_text(pattern)} -> {said}")
+            equation = _body(rest[1:], function, lemma, arity).replace("\n", "\n    ")
+            lines.append(f"    {_text(pattern)} -> {equation}")
             alternative = []
         if token is not None:
             alternative.append(token)
@@ -114,18 +114,18 @@ def _atom(body: Tokens, at: int) -> int:
     return at
 
 
-def _split(found: Tokens, words: Sequence[str]) -> tuple[list[Token], list[Token]]:
+def _split(tokens: Tokens, words: Sequence[str]) -> tuple[list[Token], list[Token]]:
     """What stands before the first of some words that is in no brackets, and the rest."""
     depth, nested = 0, 0
-    for n, token in enumerate(found):
+    for n, token in enumerate(tokens):
         if depth == 0 and token.text in words:
             if nested == 0:
-                return list(found[:n]), list(found[n:])
+                return list(tokens[:n]), list(tokens[n:])
             nested -= 1
         depth += (token.text in "([") - (token.text in ")]")
         if token.text == "if" and set(words) & set(IF):
             nested += 1
-    return list(found), []
+    return list(tokens), []
 
 
 def _alike(p: Program, q: Program, function: str) -> list[str]:
@@ -135,5 +135,5 @@ def _alike(p: Program, q: Program, function: str) -> list[str]:
     return [n for n in new if _text(q.signatures.get(n, ())) == wanted]
 
 
-def _text(found: Tokens) -> str:
-    return " ".join(token.text for token in found)
+def _text(tokens: Tokens) -> str:
+    return " ".join(token.text for token in tokens)

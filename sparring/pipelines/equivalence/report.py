@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparring.core.formatting import esc, number
-from sparring.view.part import ReportPart, Section
+from sparring.view.part import ReportPart, Section, table
 from sparring.view.rundata import RunData, is_number, read_json_lines, read_object
 
 SAID = ("yes", "no", "neither")
@@ -29,7 +29,7 @@ def section(run: RunData) -> ReportPart | None:
 
 def _exams(exams: list[dict[str, Any]]) -> str:
     truths = ("equivalent", "inequivalent")
-    heads = ["After round", "Right", *(f"{truth}: {said}" for truth in truths for said in SAID)]
+    heads = ["After round", "Right", *(f"{truth}: {answer}" for truth in truths for answer in SAID)]
     rows = [
         [_round(exam), _share(exam, "accuracy"), *_confusion(exam, truths)]
         for exam in sorted(exams, key=lambda exam: exam.get("iteration", 0))
@@ -44,22 +44,22 @@ def _exams(exams: list[dict[str, Any]]) -> str:
 def _rounds(rounds: list[dict[str, Any]]) -> str:
     heads = ["Round", "Games", "Accepted", "Kept", "Incidents", "Bob right", "Mean difficulty"]
     heads += ["Difficulty, 0 to 10", "CrossHair found too"]
-    heads += [f"{branch}: {said}" for branch in ("SEQ", "SINQ") for said in SAID]
+    heads += [f"{branch}: {answer}" for branch in ("SEQ", "SINQ") for answer in SAID]
     rows = []
-    for found in rounds:
+    for row in rounds:
         counted = ("games", "accepted", "kept", "incidents")
-        searched = found.get("crosshair_searched")
+        searched = row.get("crosshair_searched")
         rows.append(
             [
-                _round(found),
-                *(_count(found, key) for key in counted),
-                _share(found, "bob_accuracy"),
-                _count(found, "mean_difficulty"),
-                _bars(found.get("difficulties")),
-                f"{_count(found, 'crosshair_found')} of {searched:g}"
+                _round(row),
+                *(_count(row, key) for key in counted),
+                _share(row, "bob_accuracy"),
+                _count(row, "mean_difficulty"),
+                _bars(row.get("difficulties")),
+                f"{_count(row, 'crosshair_found')} of {searched:g}"
                 if is_number(searched) and searched
                 else EMPTY,
-                *_confusion(found, ("seq", "sinq")),
+                *_confusion(row, ("seq", "sinq")),
             ]
         )
     note = (
@@ -84,8 +84,8 @@ def _share(row: dict[str, Any], key: str) -> str:
 
 
 def _confusion(row: dict[str, Any], truths: tuple[str, ...]) -> list[str]:
-    table = row.get("confusion")
-    counts = [table.get(truth) if isinstance(table, dict) else None for truth in truths]
+    matrix = row.get("confusion")
+    counts = [matrix.get(truth) if isinstance(matrix, dict) else None for truth in truths]
     return [
         number(of_truth[i]) if isinstance(of_truth, list) and len(of_truth) == len(SAID) else EMPTY
         for of_truth in counts
@@ -109,10 +109,4 @@ def _bars(counts: Any) -> str:
 
 
 def _card(title: str, note: str, heads: list[str], rows: list[list[str]]) -> str:
-    head = "".join(f"<th>{esc(name)}</th>" for name in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return (
-        f'<div class="card"><h3>{esc(title)}</h3><p>{esc(note)}</p><div class="scroll">'
-        f'<table class="results"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        "</div></div>"
-    )
+    return f'<div class="card"><h3>{esc(title)}</h3><p>{esc(note)}</p>{table(heads, rows)}</div>'

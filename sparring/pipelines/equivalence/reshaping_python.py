@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 
 def _stored(function: ast.FunctionDef) -> list[str]:
-    found = {
+    names = {
         node.id: None
         for node in ast.walk(function)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
-    return list(found)
+    return list(names)
 
 
 def _parameters(function: ast.FunctionDef) -> list[str]:
@@ -89,9 +89,9 @@ def while_for_range(function: ast.FunctionDef) -> bool:
             body = getattr(node, key, None)
             if not isinstance(body, list):
                 continue
-            for place, part in enumerate(body):
+            for index, part in enumerate(body):
                 if isinstance(part, ast.For) and _countable(part, function):
-                    body[place : place + 1] = _counted(part, function)
+                    body[index : index + 1] = _counted(part, function)
                     return True
     return False
 
@@ -125,52 +125,59 @@ def _counted(loop: ast.For, function: ast.FunctionDef) -> list[ast.stmt]:
     return [first, second, turning]
 
 
-def as_comprehension(function: ast.FunctionDef) -> bool:
-    """A loop that gathers a list becomes a comprehension."""
+def _gathering_loop(
+    function: ast.FunctionDef,
+) -> tuple[list[ast.stmt], str, ast.expr, ast.comprehension, ast.stmt] | None:
+    """A body that ends in `name = start`, a loop of one statement (under one condition or none) and
+    `return name`: what stands before it, the name, the start, the loop and the statement."""
     match function.body:
         case [
             *before,
-            ast.Assign(targets=[ast.Name(id=name)], value=ast.List(elts=[])),
+            ast.Assign(targets=[ast.Name(id=name)], value=start),
             ast.For(target=target, iter=source, body=[inner], orelse=[]),
             ast.Return(value=ast.Name(id=given)),
         ] if name == given:
             conditions: list[ast.expr] = []
             if isinstance(inner, ast.If) and not inner.orelse and len(inner.body) == 1:
                 conditions, inner = [inner.test], inner.body[0]
-            match inner:
-                case ast.Expr(
-                    value=ast.Call(
-                        func=ast.Attribute(value=ast.Name(id=owner), attr="append"), args=[item]
-                    )
-                ) if owner == name and not any(_mentions(c, name) for c in [*conditions, item]):
-                    gathered = ast.comprehension(target, source, conditions, 0)
-                    function.body = [*before, ast.Return(ast.ListComp(item, [gathered]))]
-                    return True
+            if not any(_mentions(condition, name) for condition in conditions):
+                return before, name, start, ast.comprehension(target, source, conditions, 0), inner
+    return None
+
+
+def as_comprehension(function: ast.FunctionDef) -> bool:
+    """A loop that gathers a list becomes a comprehension."""
+    match _gathering_loop(function):
+        case (
+            before,
+            name,
+            ast.List(elts=[]),
+            loop,
+            ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=owner), attr="append"), args=[item]
+                )
+            ),
+        ) if owner == name and not _mentions(item, name):
+            function.body = [*before, ast.Return(ast.ListComp(item, [loop]))]
+            return True
     return False
 
 
 def as_sum(function: ast.FunctionDef) -> bool:
     """A loop that adds up becomes a sum."""
-    match function.body:
-        case [
-            *before,
-            ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=0)),
-            ast.For(target=target, iter=source, body=[inner], orelse=[]),
-            ast.Return(value=ast.Name(id=given)),
-        ] if name == given:
-            conditions: list[ast.expr] = []
-            if isinstance(inner, ast.If) and not inner.orelse and len(inner.body) == 1:
-                conditions, inner = [inner.test], inner.body[0]
-            match inner:
-                case ast.AugAssign(target=ast.Name(id=owner), op=ast.Add(), value=item) if (
-                    owner == name and not any(_mentions(c, name) for c in [*conditions, item])
-                ):
-                    terms = ast.GeneratorExp(
-                        item, [ast.comprehension(target, source, conditions, 0)]
-                    )
-                    total = ast.Call(ast.Name("sum", ast.Load()), [terms], [])
-                    function.body = [*before, ast.Return(total)]
-                    return True
+    match _gathering_loop(function):
+        case (
+            before,
+            name,
+            ast.Constant(value=0),
+            loop,
+            ast.AugAssign(target=ast.Name(id=owner), op=ast.Add(), value=item),
+        ) if owner == name and not _mentions(item, name):
+            terms = ast.GeneratorExp(item, [loop])
+            total = ast.Call(ast.Name("sum", ast.Load()), [terms], [])
+            function.body = [*before, ast.Return(total)]
+            return True
     return False
 
 

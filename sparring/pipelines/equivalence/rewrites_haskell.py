@@ -21,7 +21,7 @@ from sparring.pipelines.equivalence.rules_haskell import (
     FLOATING,
     KEEP,
     Edit,
-    Place,
+    Site,
     patterns,
 )
 
@@ -34,17 +34,17 @@ def rewrites(source: str, function: str) -> list[Rewrite]:
     """Everything the rules make of a program, without repeats, in a fixed order."""
     program = parse(source)
     original = written(program)
-    found: dict[str, Rewrite] = {}
+    by_code: dict[str, Rewrite] = {}
     for keeps, rules in ((True, KEEP), (False, BREAK)):
         for name, rule in rules.items():
-            for at, place in _places(program):
-                for edit in rule(place):
+            for at, site in _sites(program):
+                for edit in rule(site):
                     code = _with(program, at, edit)
                     if code != original:
-                        found.setdefault(code, Rewrite(name, keeps, code))
+                        by_code.setdefault(code, Rewrite(name, keeps, code))
     for name, keeps, code in _whole(program, function):
-        found.setdefault(code, Rewrite(name, keeps, code))
-    return list(found.values())
+        by_code.setdefault(code, Rewrite(name, keeps, code))
+    return list(by_code.values())
 
 
 def choose(source: str, function: str, keeps: bool, rng: random.Random) -> list[Rewrite]:
@@ -61,7 +61,7 @@ def written(program: Program) -> str:
     return "".join(parts)
 
 
-def _places(program: Program) -> Iterator[tuple[int, Place]]:
+def _sites(program: Program) -> Iterator[tuple[int, Site]]:
     floating = any(
         FLOATING & set(d.words) for d in program.of("signature", "data", "synonym", "equation")
     )
@@ -70,7 +70,7 @@ def _places(program: Program) -> Iterator[tuple[int, Place]]:
         if declaration.kind == "equation":
             own = defined | bound_names(declaration.tokens)
             tokens = declaration.tokens
-            yield at, Place(tokens, patterns(tokens), frozenset(own), floating)
+            yield at, Site(tokens, patterns(tokens), frozenset(own), floating)
 
 
 def _with(program: Program, at: int, edit: Edit) -> str:
@@ -80,20 +80,20 @@ def _with(program: Program, at: int, edit: Edit) -> str:
     return written(replace(program, declarations=tuple(parts)))
 
 
-def splice(found: Sequence[Token], edit: Edit) -> tuple[Token, ...]:
+def splice(tokens_: Sequence[Token], edit: Edit) -> tuple[Token, ...]:
     """The tokens with an edit made. What follows on the line moves along, unless lines below hang
     on its columns: then it goes to a line of its own."""
-    first, last = found[edit.start], found[edit.end - 1]
+    first, last = tokens_[edit.start], tokens_[edit.end - 1]
     end = last.column + len(last.text)
     moved = first.column + len(edit.text) - end
-    rest = found[edit.end :]
+    rest = tokens_[edit.end :]
     on_line = [t for t in rest if t.line == last.line]
     hangs = any(t.text in LAYOUT for t in on_line[:-1])
     new = Token("name", edit.text, first.line, first.column, broken=hangs)
     if not hangs:
         shifted = [replace(t, column=t.column + moved) for t in on_line]
         rest = (*shifted, *rest[len(on_line) :])
-    return (*found[: edit.start], new, *rest)
+    return (*tokens_[: edit.start], new, *rest)
 
 
 def _whole(program: Program, function: str) -> Iterator[tuple[str, bool, str]]:
@@ -119,9 +119,9 @@ def _renamings(program: Program) -> Iterator[str]:
             yield written(replace(program, declarations=tuple(parts)))
 
 
-def _renamed_in_line(found: Sequence[Token], change: dict[str, str]) -> tuple[Token, ...]:
+def _renamed_in_line(tokens_: Sequence[Token], change: dict[str, str]) -> tuple[Token, ...]:
     """Names exchanged, each line kept whole where no other line hangs on its columns."""
-    tokens = tuple(found)
+    tokens = tuple(tokens_)
     for n in range(len(tokens)):
         if tokens[n].kind == "name" and tokens[n].text in change:
             tokens = splice(tokens, Edit(n, n + 1, change[tokens[n].text]))
@@ -134,8 +134,8 @@ def _signature(program: Program, function: str) -> tuple[str, list[str], str] | 
         signature = signature_of(program, function)
     except Refused:
         return None
-    found = program.signatures[function]
-    text = " ".join(text_of(found).split())
+    declared = program.signatures[function]
+    text = " ".join(text_of(declared).split())
     return text, [str(t) for t in signature.arguments], str(signature.result)
 
 

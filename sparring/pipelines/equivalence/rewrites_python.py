@@ -17,19 +17,19 @@ def rewrites(source: str, function: str) -> list[Rewrite]:
     """Everything the rules make of a program, without repeats, in a fixed order."""
     tree = ast.parse(source)
     original = ast.unparse(tree)
-    found: dict[str, Rewrite] = {}
+    by_code: dict[str, Rewrite] = {}
     for keeps, rules in ((True, KEEP), (False, BREAK)):
         for name, change in rules.items():
             for made in _everywhere(tree, function, change):
                 code = ast.unparse(ast.fix_missing_locations(made)) + "\n"
                 if code.strip() != original:
-                    found.setdefault(code, Rewrite(name, keeps, code))
+                    by_code.setdefault(code, Rewrite(name, keeps, code))
     for name, (keeps, whole) in WHOLE.items():
         made_whole = copy.deepcopy(tree)
         if whole(_function(made_whole, function)):
             code = ast.unparse(ast.fix_missing_locations(made_whole)) + "\n"
-            found.setdefault(code, Rewrite(name, keeps, code))
-    return list(found.values())
+            by_code.setdefault(code, Rewrite(name, keeps, code))
+    return list(by_code.values())
 
 
 def choose(source: str, function: str, keeps: bool, rng: random.Random) -> list[Rewrite]:
@@ -44,11 +44,11 @@ def _everywhere(tree: ast.Module, function: str, change: Change) -> Iterator[ast
     """One copy of the module for each place in which the change can be made."""
     own = _function(tree, function)
     scope = _scope(own)
-    fitting = [i for i, found in enumerate(_places(own)) if change(found[0], scope) is not None]
-    for place in fitting:
+    fitting = [i for i, site in enumerate(_sites(own)) if change(site[0], scope) is not None]
+    for chosen in fitting:
         made = copy.deepcopy(tree)
         root = _function(made, function)
-        node, parent, key, index = list(_places(root))[place]
+        node, parent, key, index = list(_sites(root))[chosen]
         new = change(node, _scope(root))
         if parent is None:
             root.body = new.body
@@ -59,7 +59,7 @@ def _everywhere(tree: ast.Module, function: str, change: Change) -> Iterator[ast
         yield made
 
 
-def _places(root: ast.FunctionDef) -> Iterator[tuple[ast.AST, ast.AST | None, str, int | None]]:
+def _sites(root: ast.FunctionDef) -> Iterator[tuple[ast.AST, ast.AST | None, str, int | None]]:
     """Every node of a function's body with where it hangs; types and defaults are left alone."""
     yield root, None, "", None
     stack: list[ast.AST] = list(reversed(root.body))

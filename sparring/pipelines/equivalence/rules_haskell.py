@@ -29,7 +29,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Site:
     """One equation, and what rules need to know of the program around it."""
 
     tokens: Sequence[Token]
@@ -39,11 +39,11 @@ class Place:
 
     def text(self, start: int, end: int) -> str:
         """A stretch of one line as it stands."""
-        found = ""
+        result = ""
         for token in self.tokens[start:end]:
-            gap = token.column - self.tokens[start].column - len(found)
-            found += " " * max(gap, 0) + token.text
-        return found
+            gap = token.column - self.tokens[start].column - len(result)
+            result += " " * max(gap, 0) + token.text
+        return result
 
     def line(self, n: int) -> tuple[int, int]:
         """The first and the one after the last token of a line."""
@@ -52,16 +52,16 @@ class Place:
         return same[0], same[-1] + 1
 
 
-Rule = Callable[[Place], Iterator[Edit]]
+Rule = Callable[[Site], Iterator[Edit]]
 
 
-def patterns(found: Sequence[Token]) -> frozenset[int]:
+def patterns(tokens: Sequence[Token]) -> frozenset[int]:
     """Places before `=`, `->` or a first guard, back to where the pattern starts."""
-    places: set[int] = set()
+    indices: set[int] = set()
     segment: list[int] = []
-    line, left, guard, done = found[0].line, True, False, False
+    line, left, guard, done = tokens[0].line, True, False, False
     inside = 0  # brackets of lists
-    for n, token in enumerate(found):
+    for n, token in enumerate(tokens):
         inside += (token.text == "[") - (token.text == "]")
         if not left and token.line != line:
             if token.text != "|" or done:
@@ -73,19 +73,19 @@ def patterns(found: Sequence[Token]) -> frozenset[int]:
             segment = []
         elif token.text in ("=", "->", "|", "<-"):
             if not guard:
-                places.update(segment)
+                indices.update(segment)
             segment, left, line, guard = [], False, token.line, token.text == "|"
             done = token.text != "|"
         segment.append(n)
-    return frozenset(places)
+    return frozenset(indices)
 
 
-def _operand(place: Place, n: int, step: int, edges: set[str]) -> int | None:
+def _operand(site: Site, n: int, step: int, edges: set[str]) -> int | None:
     """How far the operand beside an operator reaches, on its line; None where that is not plain."""
-    low, high = place.line(n)
+    low, high = site.line(n)
     depth, at = 0, n + step
     while low <= at < high:
-        text = place.tokens[at].text
+        text = site.tokens[at].text
         opens, closes = (OPENS, CLOSES) if step > 0 else (CLOSES, OPENS)
         if depth == 0 and (text in edges or text in closes):
             break
@@ -93,67 +93,67 @@ def _operand(place: Place, n: int, step: int, edges: set[str]) -> int | None:
         at += step
     if depth or abs(at - n) == 1:
         return None
-    if step > 0 and at == high and not _ends(place, at):
+    if step > 0 and at == high and not _ends(site, at):
         return None
     return at if step > 0 else at + 1
 
 
-def _ends(place: Place, at: int) -> bool:
+def _ends(site: Site, at: int) -> bool:
     """Whether an expression that ends with its line ends there."""
-    if at == len(place.tokens):
+    if at == len(site.tokens):
         return True
-    after = place.tokens[at]
+    after = site.tokens[at]
     return after.text in ("|", "where", "then", "else", "in") or after.column <= 3
 
 
-def _binary(place: Place, operators: Sequence[str], edges: set[str]) -> Iterator[tuple[int, ...]]:
-    for n, token in enumerate(place.tokens):
-        if token.text in operators and token.kind == "symbol" and n not in place.patterns:
-            left, right = _operand(place, n, -1, edges), _operand(place, n, +1, edges)
+def _binary(site: Site, operators: Sequence[str], edges: set[str]) -> Iterator[tuple[int, ...]]:
+    for n, token in enumerate(site.tokens):
+        if token.text in operators and token.kind == "symbol" and n not in site.patterns:
+            left, right = _operand(site, n, -1, edges), _operand(site, n, +1, edges)
             if left is not None and right is not None:
                 yield n, left, right
 
 
-def swap_sum(place: Place) -> Iterator[Edit]:
+def swap_sum(site: Site) -> Iterator[Edit]:
     edges = EDGES | set(COMPARISONS) | {":", "++", "<>"}
-    for n, left, right in _binary(place, "+", edges):
-        inside = place.tokens[left:n] + place.tokens[n + 1 : right]  # type: ignore[operator]
+    for n, left, right in _binary(site, "+", edges):
+        inside = site.tokens[left:n] + site.tokens[n + 1 : right]  # type: ignore[operator]
         if not any(t.text in ("-", "+", "\\") for t in inside):
-            a, b = place.text(left, n), place.text(n + 1, right)
+            a, b = site.text(left, n), site.text(n + 1, right)
             yield Edit(left, right, f"{b} + {a}")
 
 
-def swap_product(place: Place) -> Iterator[Edit]:
+def swap_product(site: Site) -> Iterator[Edit]:
     edges = EDGES | set(COMPARISONS) | {":", "++", "<>", "+", "-"}
-    for n, left, right in _binary(place, "*", edges):
-        inside = [t.text for t in (*place.tokens[left:n], *place.tokens[n + 1 : right])]
+    for n, left, right in _binary(site, "*", edges):
+        inside = [t.text for t in (*site.tokens[left:n], *site.tokens[n + 1 : right])]
         if not {"*", "`", "/", "^", ".", "\\", "!!"} & set(inside):
-            a, b = place.text(left, n), place.text(n + 1, right)
+            a, b = site.text(left, n), site.text(n + 1, right)
             yield Edit(left, right, f"{b} * {a}")
 
 
-def mirror_comparison(place: Place) -> Iterator[Edit]:
-    for n, left, right in _binary(place, COMPARISONS, EDGES | set(COMPARISONS)):
-        a, b = place.text(left, n), place.text(n + 1, right)
-        yield Edit(left, right, f"{b} {MIRROR[place.tokens[n].text]} {a}")
+def mirror_comparison(site: Site) -> Iterator[Edit]:
+    for n, left, right in _binary(site, COMPARISONS, EDGES | set(COMPARISONS)):
+        a, b = site.text(left, n), site.text(n + 1, right)
+        yield Edit(left, right, f"{b} {MIRROR[site.tokens[n].text]} {a}")
 
 
-def negate_comparison(place: Place) -> Iterator[Edit]:
-    if place.floating:  # NaN is neither less nor not less
+def negate_comparison(site: Site) -> Iterator[Edit]:
+    if site.floating:  # NaN is neither less nor not less
         return
-    for n, left, right in _binary(place, COMPARISONS, EDGES | set(COMPARISONS)):
-        a, b = place.text(left, n), place.text(n + 1, right)
-        yield Edit(left, right, f"not ({a} {OPPOSITE[place.tokens[n].text]} {b})")
+    for n, left, right in _binary(site, COMPARISONS, EDGES | set(COMPARISONS)):
+        a, b = site.text(left, n), site.text(n + 1, right)
+        yield Edit(left, right, f"not ({a} {OPPOSITE[site.tokens[n].text]} {b})")
 
 
-def _conditionals(place: Place) -> Iterator[tuple[int, int, int, int]]:
-    for n, token in enumerate(place.tokens):
+def _conditionals(site: Site) -> Iterator[tuple[int, int, int, int]]:
+    for n, token in enumerate(site.tokens):
         if token.text != "if":
             continue
-        end = place.line(n)[1]
+        end = site.line(n)[1]
         depth, nested, then, other = 0, 0, 0, 0
-        for at in range(n + 1, place.line(n)[1]):
-            text = place.tokens[at].text
+        for at in range(n + 1, site.line(n)[1]):
+            text = site.tokens[at].text
             depth += (text in OPENS) - (text in CLOSES)
             if depth < 0 or (depth == 0 and text in (",", "where")):
                 end = at
@@ -163,58 +163,58 @@ def _conditionals(place: Place) -> Iterator[tuple[int, int, int, int]]:
                 then = at
             elif depth == 0 and nested == 0 and text == "else" and then and not other:
                 other = at
-        inside = [t.text for t in place.tokens[n + 1 : end]]
+        inside = [t.text for t in site.tokens[n + 1 : end]]
         if (
             then
             and other
             and inside.count("if") == 0
-            and (_ends(place, end) or end < place.line(n)[1])
+            and (_ends(site, end) or end < site.line(n)[1])
         ):
             yield n, then, other, end
 
 
-def flip_conditional(place: Place) -> Iterator[Edit]:
-    for n, then, other, end in _conditionals(place):
-        condition = place.text(n + 1, then)
-        yes, no = place.text(then + 1, other), place.text(other + 1, end)
+def flip_conditional(site: Site) -> Iterator[Edit]:
+    for n, then, other, end in _conditionals(site):
+        condition = site.text(n + 1, then)
+        yes, no = site.text(then + 1, other), site.text(other + 1, end)
         yield Edit(n, end, f"if not ({condition}) then {no} else {yes}")
 
 
-def exchange_branches(place: Place) -> Iterator[Edit]:
-    for n, then, other, end in _conditionals(place):
-        condition = place.text(n + 1, then)
-        yes, no = place.text(then + 1, other), place.text(other + 1, end)
+def exchange_branches(site: Site) -> Iterator[Edit]:
+    for n, then, other, end in _conditionals(site):
+        condition = site.text(n + 1, then)
+        yes, no = site.text(then + 1, other), site.text(other + 1, end)
         yield Edit(n, end, f"if {condition} then {no} else {yes}")
 
 
-def write_out_literal(place: Place) -> Iterator[Edit]:
-    for n, token in enumerate(place.tokens):
-        if token.kind == "number" and token.text.isdigit() and n not in place.patterns:
-            negative = n > 0 and place.tokens[n - 1].text == "-"
+def write_out_literal(site: Site) -> Iterator[Edit]:
+    for n, token in enumerate(site.tokens):
+        if token.kind == "number" and token.text.isdigit() and n not in site.patterns:
+            negative = n > 0 and site.tokens[n - 1].text == "-"
             if 1 <= int(token.text) <= 10**6 and not negative:
                 yield Edit(n, n + 1, f"({int(token.text) - 1} + 1)")
 
 
-def cons_as_append(place: Place) -> Iterator[Edit]:
-    for n, token in enumerate(place.tokens):
-        if token.text == ":" and n and n not in place.patterns:
-            before = place.tokens[n - 1]
-            earlier = place.tokens[n - 2].text if n > 1 else "="
+def cons_as_append(site: Site) -> Iterator[Edit]:
+    for n, token in enumerate(site.tokens):
+        if token.text == ":" and n and n not in site.patterns:
+            before = site.tokens[n - 1]
+            earlier = site.tokens[n - 2].text if n > 1 else "="
             plain = before.kind in ("name", "number", "char") and earlier in EDGES | {"("}
-            if plain and before.line == token.line and n - 1 not in place.patterns:
+            if plain and before.line == token.line and n - 1 not in site.patterns:
                 yield Edit(n - 1, n + 1, f"[{before.text}] ++")
 
 
 def _words(table: dict[str, str], exact: bool = True) -> Rule:
     """Names of the Prelude exchanged for what is in the table."""
 
-    def rule(place: Place) -> Iterator[Edit]:
-        if exact and place.floating:
+    def rule(site: Site) -> Iterator[Edit]:
+        if exact and site.floating:
             return
-        for n, token in enumerate(place.tokens):
-            if token.text not in table or token.text in place.own or n in place.patterns:
+        for n, token in enumerate(site.tokens):
+            if token.text not in table or token.text in site.own or n in site.patterns:
                 continue
-            quoted = n > 0 and place.tokens[n - 1].text == "`"
+            quoted = n > 0 and site.tokens[n - 1].text == "`"
             if not quoted or table[token.text].isidentifier():
                 yield Edit(n, n + 1, table[token.text])
 
@@ -273,25 +273,25 @@ ROUNDING = {"div": "quot", "mod": "rem"}
 
 
 def _symbols(table: dict[str, str]) -> Rule:
-    def rule(place: Place) -> Iterator[Edit]:
-        for n, token in enumerate(place.tokens):
-            if token.kind == "symbol" and token.text in table and n not in place.patterns:
-                before = place.tokens[n - 1] if n else token
+    def rule(site: Site) -> Iterator[Edit]:
+        for n, token in enumerate(site.tokens):
+            if token.kind == "symbol" and token.text in table and n not in site.patterns:
+                before = site.tokens[n - 1] if n else token
                 if before.text not in ("(", "=", "->", ",", "[", "then", "else"):
                     yield Edit(n, n + 1, table[token.text])
 
     return rule
 
 
-def other_literal(place: Place) -> Iterator[Edit]:
-    for n, token in enumerate(place.tokens):
-        if token.kind == "number" and token.text.isdigit() and n not in place.patterns:
+def other_literal(site: Site) -> Iterator[Edit]:
+    for n, token in enumerate(site.tokens):
+        if token.kind == "number" and token.text.isdigit() and n not in site.patterns:
             yield Edit(n, n + 1, str(int(token.text) + 1))
 
 
-def other_text(place: Place) -> Iterator[Edit]:
-    for n, token in enumerate(place.tokens):
-        if token.kind in ("string", "char") and n not in place.patterns and len(token.text) >= 3:
+def other_text(site: Site) -> Iterator[Edit]:
+    for n, token in enumerate(site.tokens):
+        if token.kind in ("string", "char") and n not in site.patterns and len(token.text) >= 3:
             last = token.text[-2]
             if last.isalnum() or last in "!?()":
                 other = {"!": "?", "?": "!", "(": ")", ")": "("}.get(

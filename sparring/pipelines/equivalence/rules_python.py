@@ -49,7 +49,7 @@ _OTHER_NAME = {
 
 
 def expression(text: str, **parts: ast.expr) -> ast.expr:
-    """An expression from its text, with `parts` in the place of the names that stand for them."""
+    """An expression from its text, with `parts` in place of the names that stand for them."""
 
     class Fill(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -168,14 +168,14 @@ def same_otherwise(node: ast.AST, scope: Scope) -> Any:
 def else_for_return(node: ast.AST, scope: Scope) -> Any:
     """Not a node but a body: `if c: return a` and the rest becomes an if with an else."""
     if isinstance(node, ast.FunctionDef):
-        for place, part in enumerate(node.body[:-1]):
+        for index, part in enumerate(node.body[:-1]):
             if (
                 isinstance(part, ast.If)
                 and not part.orelse
                 and isinstance(part.body[-1], ast.Return)
             ):
-                joined = ast.If(part.test, part.body, node.body[place + 1 :])
-                return _with_body(node, [*node.body[:place], joined])
+                joined = ast.If(part.test, part.body, node.body[index + 1 :])
+                return _with_body(node, [*node.body[:index], joined])
     return None
 
 

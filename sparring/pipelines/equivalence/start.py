@@ -16,17 +16,21 @@ from sparring.pipelines.equivalence.programs import program_of
 
 def need_proofs(tasks: Sequence[Task], sandbox: str) -> frozenset[str]:
     """The tasks whose programs can be proved about; ConfigError where no proof can be checked."""
-    wrong, found = asyncio.run(_examine(tasks, "unsafe" if sandbox == "unsafe" else "bwrap"))
+    wrong, provable = asyncio.run(_examine(tasks, "unsafe" if sandbox == "unsafe" else "bwrap"))
     if wrong:
         raise ConfigError(
             f"equivalences in Haskell are proved by Liquid Haskell, and {wrong}. "
             "docs/haskell.md says how it is installed; games.equivalence.prove=false plays without"
         )
-    said = f"{len(found)} of {len(tasks)} programs can be proved about"
-    if not found:
-        raise ConfigError(f"{said}: give others, or say games.equivalence.prove=false")
-    print(f"equivalence: {said}; the others are given for inequivalence only", file=sys.stderr)
-    return found
+    count = f"{len(provable)} of {len(tasks)} programs can be proved about"
+    if not provable:
+        raise ConfigError(f"{count}: give others, or say games.equivalence.prove=false")
+    print(
+        f"equivalence: {count}; only these are played, for both branches, for the others would "
+        "always be inequivalent",
+        file=sys.stderr,
+    )
+    return provable
 
 
 async def _examine(tasks: Sequence[Task], sandbox: str) -> tuple[str, frozenset[str]]:

@@ -57,10 +57,10 @@ class EquivalenceTeacher:
         for episode in taken:
             self.records[ALICE] += alice_records(episode, predict=self.keep.predict)
             self.records[BOB] += bob_records(episode, self.game.style)
-        found = summary(episodes, accepted, taken)
-        found |= {f"{seat}_records": len(records) for seat, records in self.records.items()}
-        self._write(run / f"iteration_{iteration}", episodes, taken, iteration, found)
-        return self._samples(), _metrics(found)
+        stats = summary(episodes, accepted, taken)
+        stats |= {f"{seat}_records": len(records) for seat, records in self.records.items()}
+        self._write(run / f"iteration_{iteration}", episodes, taken, iteration, stats)
+        return self._samples(), _metrics(stats)
 
     def _samples(self) -> list[Sample]:
         """All records so far, as lessons of whoever sits in the seat and learns."""
@@ -71,11 +71,11 @@ class EquivalenceTeacher:
             if frozen(self.policies[seat], self.config):
                 continue
             weights = balanced(records) if self.keep.balance else [1.0] * len(records)
-            shown = [
+            demonstrations = [
                 Demonstration.of(r["system_prompt"], r["user_prompt"], r["output"], weight)
                 for r, weight in zip(records, weights, strict=True)
             ]
-            made += to_samples(self.chat, shown, self.policies[seat])
+            made += to_samples(self.chat, demonstrations, self.policies[seat])
         return made
 
     def _write(
@@ -84,7 +84,7 @@ class EquivalenceTeacher:
         episodes: Sequence[Episode],
         taken: Sequence[Episode],
         iteration: int,
-        found: dict[str, Any],
+        stats: dict[str, Any],
     ) -> None:
         folder.mkdir(exist_ok=True)
         chosen = {e.id for e in taken}
@@ -93,7 +93,7 @@ class EquivalenceTeacher:
         write_lines(folder / "rejected.jsonl", rejections(episodes))
         for seat, records in self.records.items():
             write_lines(folder / f"{seat}_training_data.jsonl", records)
-        write_lines(folder / "seq_summary.jsonl", [{"iteration": iteration, **found}])
+        write_lines(folder / "seq_summary.jsonl", [{"iteration": iteration, **stats}])
 
     def learned(self, policies: Any, iteration: int, run: Path) -> None:
         """Leave both adapters in the round's folder, as peft saves them."""
@@ -101,8 +101,8 @@ class EquivalenceTeacher:
 
         for seat, policy in self.policies.items():
             if policy in policies.names() and self.records[seat]:
-                place = run / f"iteration_{iteration}" / f"{seat}_adapters"
-                export_adapter(policies, policy, self.config, place)
+                folder = run / f"iteration_{iteration}" / f"{seat}_adapters"
+                export_adapter(policies, policy, self.config, folder)
 
     def state(self) -> dict[str, Any]:
         return {"records": self.records}
@@ -117,11 +117,11 @@ def earlier(source: str | None) -> list[Record]:
         return []
     from sparring.learn.demonstrations import Demonstration
 
-    found = []
+    records = []
     for number, task in enumerate(load_tasks(source, None), 1):
         Demonstration.from_record(task.data, f"record {number} of {source}")
-        found.append({"system_prompt": "", "task": "given", "branch": "", **task.data})
-    return found
+        records.append({"system_prompt": "", "task": "given", "branch": "", **task.data})
+    return records
 
 
 def alice_records(episode: Episode, *, predict: bool = False) -> list[Record]:
@@ -134,24 +134,24 @@ def alice_records(episode: Episode, *, predict: bool = False) -> list[Record]:
     )
     known = {"id": episode.id, "branch": branch, "difficulty": facts["difficulty"]}
     output = words.written(language, facts["q"], facts["input"])
-    found = [_record(words.ALICE_SYSTEM, prompt, output, task="rewrite", **known)]
+    records = [_record(words.ALICE_SYSTEM, prompt, output, task="rewrite", **known)]
     if facts.get("proof"):
         # A conversation of one message: the proof is learned as the answer to P, Q and the wish.
         asked = f"{prompt}\n{output}\n{words.proof_prompt(facts['function'])}"
-        shown = words.fenced(language, facts["proof"])
-        found.append(_record(words.ALICE_SYSTEM, asked, shown, task="prove", **known))
+        proof = words.fenced(language, facts["proof"])
+        records.append(_record(words.ALICE_SYSTEM, asked, proof, task="prove", **known))
     if predict:
         asked = words.difficulty_prompt(language, facts["p"], facts["q"], branch)
-        said = f"{facts['difficulty']:g}"
-        found.append(_record(words.ALICE_SYSTEM, asked, said, task="predict", **known))
-    return found
+        answer = f"{facts['difficulty']:g}"
+        records.append(_record(words.ALICE_SYSTEM, asked, answer, task="predict", **known))
+    return records
 
 
 def bob_records(episode: Episode, style: str) -> list[Record]:
     """The right answer in both orders: Bob's own words where they came to it, else the bare one."""
     facts = episode.facts
     truth = facts["branch"] == words.SEQ
-    found = []
+    records = []
     for swapped in (False, True):
         own = [
             a["text"] for a in facts["answers"] if a["swapped"] is swapped and a["said"] is truth
@@ -160,8 +160,8 @@ def bob_records(episode: Episode, style: str) -> list[Record]:
         prompt = words.bob_prompt(facts["language"], style, *pair)
         output = own[0] if own and style == "reason" else words.bob_output(truth, style)
         known = {"id": episode.id, "branch": facts["branch"], "difficulty": facts["difficulty"]}
-        found.append(_record(words.BOB_SYSTEM, prompt, output, task="judge", **known))
-    return found
+        records.append(_record(words.BOB_SYSTEM, prompt, output, task="judge", **known))
+    return records
 
 
 def _record(system: str, user: str, output: str, **known: Any) -> Record:
@@ -188,22 +188,22 @@ def row_of(episode: Episode, kept: bool) -> Record:
         *("detail", "difficulty", "target", "successes", "unparseable", "tries"),
         "crosshair_input",
     )
-    told = {key: facts[key] for key in wanted if facts.get(key) is not None}
-    return {"id": episode.id, "task": episode.task.id, "status": status, "kept": kept, **told}
+    fields = {key: facts[key] for key in wanted if facts.get(key) is not None}
+    return {"id": episode.id, "task": episode.task.id, "status": status, "kept": kept, **fields}
 
 
 def rejections(episodes: Iterable[Episode]) -> list[Record]:
     """Every proposal that was not taken, with the reason, and every game that could not be had."""
-    found: list[Record] = []
+    rows: list[Record] = []
     for episode in episodes:
         known = {"id": episode.id, "task": episode.task.id}
         if episode.void is not None:
             kind = INCIDENT if episode.void.startswith(INCIDENT) else "void"
-            found.append({**known, "kind": kind, "reason": episode.void})
+            rows.append({**known, "kind": kind, "reason": episode.void})
         for number, refused in enumerate(episode.facts.get("rejected", []), 1):
             branch = episode.facts["branch"]
-            found.append({**known, "branch": branch, "number": number, **refused})
-    return found
+            rows.append({**known, "branch": branch, "number": number, **refused})
+    return rows
 
 
 def summary(
@@ -213,11 +213,11 @@ def summary(
     confusion = {"seq": [0, 0, 0], "sinq": [0, 0, 0]}  # said yes, said no, said neither
     for episode in accepted:
         for answer in episode.facts["answers"]:
-            place = {True: 0, False: 1, None: 2}[answer["said"]]
-            confusion[episode.facts["branch"]][place] += 1
+            column = {True: 0, False: 1, None: 2}[answer["said"]]
+            confusion[episode.facts["branch"]][column] += 1
     refused = Counter(r["kind"] for r in rejections(episodes))
     searched = [e.facts for e in accepted if "crosshair_input" in e.facts]
-    found = [f for f in searched if f["crosshair_input"] is not None]
+    with_input = [f for f in searched if f["crosshair_input"] is not None]
     right = confusion["seq"][0] + confusion["sinq"][1]
     asked = sum(map(sum, confusion.values()))
     difficulties = [e.facts["difficulty"] for e in accepted]
@@ -232,8 +232,8 @@ def summary(
         "rejections": dict(sorted(refused.items())),
         "evidence": dict(sorted(Counter(e.facts["evidence"] for e in accepted).items())),
         "crosshair_searched": len(searched),
-        "crosshair_found": len(found),
-        "crosshair_shorter": sum(len(f["crosshair_input"]) < len(f["input"]) for f in found),
+        "crosshair_found": len(with_input),
+        "crosshair_shorter": sum(len(f["crosshair_input"]) < len(f["input"]) for f in with_input),
         "mean_difficulty": fmean(difficulties) if difficulties else None,
         "difficulties": histogram(difficulties),
         "bob_accuracy": right / asked if asked else None,
@@ -241,9 +241,9 @@ def summary(
     }
 
 
-def _metrics(found: dict[str, Any]) -> dict[str, float]:
+def _metrics(stats: dict[str, Any]) -> dict[str, float]:
     """The numbers of a summary; its tables stay in its file, where the report finds them."""
-    plain = {k: float(v) for k, v in found.items() if isinstance(v, int | float)}
+    plain = {k: float(v) for k, v in stats.items() if isinstance(v, int | float)}
     return {f"equivalence/{key}": value for key, value in plain.items()}
 
 

@@ -69,7 +69,7 @@ async def write_all(proofs: Iterable[Proof]) -> list[Written]:
         done = await ghc.parse([one.draft.text for one in found if one.draft])
     if done.status != "ok":
         raise RuntimeError(f"GHC's parser could not be asked: {done.messages}")
-    trees = iter(done.said[1:])
+    trees = iter(done.report[1:])
     return [_checked(one, next(trees)) if one.draft else one for one in found]
 
 

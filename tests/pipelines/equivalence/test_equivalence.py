@@ -23,7 +23,12 @@ P = "def f(n: int) -> int:\n    return n * 2\n"
 SAME = "```python\ndef f(n: int) -> int:\n    return n + n\n```"
 OTHER = "```python\ndef f(n: int) -> int:\n    return n * n\n```"
 TASK = Task("t", data={"code": P, "function": "f"})
-OPTIONS: dict[str, Any] = {"crosshair_s": 0, "allow_unrefuted": True, "inputs": 10, "samples": 4}
+OPTIONS: dict[str, Any] = {
+    "crosshair_paths": 0,
+    "allow_unrefuted": True,
+    "inputs": 10,
+    "samples": 4,
+}
 
 
 def play(
@@ -132,7 +137,7 @@ def test_a_broken_checker_voids_and_an_unsteady_q_is_only_refused() -> None:
         async def equivalent(*given: Any) -> Verdict:
             return Verdict("void", "jail", "it broke")
 
-        game.checker.equivalent = equivalent
+        game.judge.equivalent = equivalent
 
     assert "it broke" in str(play([SAME], share=1.0, before=broken).void)
 
@@ -140,7 +145,7 @@ def test_a_broken_checker_voids_and_an_unsteady_q_is_only_refused() -> None:
         async def equivalent(*given: Any) -> Verdict:
             return Verdict("void", "not deterministic", "two runs differ")
 
-        game.checker.equivalent = equivalent
+        game.judge.equivalent = equivalent
 
     episode = play([SAME] * 3, share=1.0, before=unsteady)
     assert episode.void is None and episode.facts["end"] == "rejected"
@@ -183,7 +188,7 @@ def play_haskell(
     alice: list[str] | None, ruling: Callable[[str], Verdict], provable: bool = True
 ) -> Episode:
     def before(game: Any) -> None:
-        game.checker = FakeHaskell(ruling, provable)
+        game.judge = FakeHaskell(ruling, provable)
 
     return play(alice, task=HASKELL, share=1.0, language="haskell", before=before)
 
@@ -217,19 +222,20 @@ def test_a_scripted_alice_does_not_repeat_a_proof_that_failed() -> None:
 
 
 @jail
-def test_nobody_is_asked_for_a_proof_about_what_cannot_be_proved_about() -> None:
+def test_a_program_that_cannot_be_proved_about_is_not_played() -> None:
     code = "```haskell\nf :: Int -> Int\nf x = x\n```\nINPUT: 3"
     episode = play_haskell([code], lambda _: Verdict("fail", "proof"), provable=False)
-    assert episode.facts["branch"] == "sinq" and episode.facts["end"] == "accepted"
+    assert episode.void is not None and "cannot be proved about" in episode.void
 
 
-def test_proofs_are_drawn_from_what_can_be_proved_about() -> None:
+def test_both_branches_are_drawn_from_what_can_be_proved_about() -> None:
+    """Else a program that cannot be proved about would always be inequivalent."""
     game = load_game("equivalence", language="haskell")
     tasks = [Task(str(n), data={"code": ""}) for n in range(10)]
     assert all(game.suited(tasks, seed) == tasks for seed in range(20))
     game.provable = frozenset({"3", "7"})
     drawn = {game.branch(seed)[0]: game.suited(tasks, seed) for seed in range(20)}
-    assert [t.id for t in drawn["seq"]] == ["3", "7"] and drawn["sinq"] == tasks
+    assert [t.id for t in drawn["seq"]] == ["3", "7"] and drawn["sinq"] == drawn["seq"]
 
 
 @jail

@@ -23,7 +23,7 @@ def judged(path: Path, lines: list[Any], **options: Any) -> tuple[int, list[dict
     text = "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
     path.write_text(text)
     out = io.StringIO()
-    code = judge_equivalence(path, True, out=out, crosshair_s=0, **options)
+    code = judge_equivalence(path, True, out=out, crosshair_paths=0, **options)
     return code, [json.loads(line) for line in out.getvalue().splitlines()]
 
 

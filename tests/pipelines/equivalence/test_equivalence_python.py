@@ -4,6 +4,8 @@ what hangs on anything but its arguments is neither."""
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from importlib import util
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from sparring.core.types import Verdict
 from sparring.judge.sandbox import probe
+from sparring.judge.sandbox.outcome import Execution
 from sparring.pipelines.equivalence.judge.inputs import inputs_for
 from sparring.pipelines.equivalence.judge.purity import parse
 from sparring.pipelines.equivalence.judge.python import PythonChecker
@@ -27,10 +30,10 @@ BEYOND_THE_ATTACK = "hand/magic-sum"
 
 
 def checked(
-    body: Callable[[PythonChecker], Awaitable[Any]], crosshair_s: float = 0, **options: Any
+    body: Callable[[PythonChecker], Awaitable[Any]], crosshair_paths: int = 0, **options: Any
 ) -> Any:
     async def go() -> Any:
-        async with PythonChecker(crosshair_s=crosshair_s, **options) as checker:
+        async with PythonChecker(crosshair_paths=crosshair_paths, **options) as checker:
             return await body(checker)
 
     return asyncio.run(go())
@@ -188,8 +191,50 @@ def test_crosshair_exhausts_refutes_and_is_overruled() -> None:
             await checker.seek(cube["p"], cube["q"], "f"),
         ]
 
-    same, refuted, incident, sought = checked(body, crosshair_s=8)
+    same, refuted, incident, sought = checked(body, crosshair_paths=100)
     assert (same.status, same.kind) == ("pass", "exhausted")
     assert (refuted.status, refuted.kind) == ("fail", "refuted") and "123" in refuted.detail
     assert (incident.status, incident.kind) == ("fail", "soundness incident")
     assert sought == "[123]"
+
+
+LOOP = (
+    q("return sum(x for x in xs if x > 0)", "xs: list[int]) -> int"),
+    q("s = 0\n    for x in xs:\n        s += max(x, 0)\n    return s", "xs: list[int]) -> int"),
+)
+
+
+@crosshair
+def test_how_busy_the_machine_is_does_not_change_what_crosshair_says() -> None:
+    """As many paths, and the same answer, beside three processes that take the processor away."""
+
+    async def body(checker: PythonChecker) -> tuple[str, str]:
+        assert checker.crosshair is not None
+        found = await checker.crosshair.search(*LOOP, "f")
+        return found.kind, found.detail
+
+    alone = checked(body, crosshair_paths=30)
+    burning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    try:
+        beside = checked(body, crosshair_paths=30)
+    finally:
+        for process in burning:
+            process.kill()
+            process.wait()
+    assert alone == beside == ("not refuted", "CrossHair found nothing in 30 paths")
+
+
+@crosshair
+def test_a_search_that_the_clock_ends_is_void(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body(checker: PythonChecker) -> Verdict:
+        assert checker.crosshair is not None
+        judge = await checker.crosshair._opened()
+
+        async def late(*_: Any, **__: Any) -> Execution:
+            return Execution("fail", "time-out", "not done after 120 s")
+
+        monkeypatch.setattr(judge, "run", late)
+        return await checker.equivalent(*LOOP, "f")
+
+    verdict = checked(body, crosshair_paths=10, inputs=10, work=0)
+    assert (verdict.status, verdict.kind) == ("void", "crosshair")

@@ -46,16 +46,16 @@ def test_the_host_is_out_of_reach() -> None:
     ]  # fmt: skip
     found = ran(*[action(TRIED + imports, KEEP.format(body)) for imports, body in attempts])
     for (_, body), done in zip(attempts, found, strict=True):
-        assert done.said[:1] == ["no"], (body, done)
+        assert done.report[:1] == ["no"], (body, done)
 
 
 def test_environment_and_user_are_the_jails_own() -> None:
     imports = "import System.Environment\nimport System.Posix.User\nimport Data.List"
     body = "do { e <- getEnvironment; u <- getRealUserID; pure (show u : sort (map fst e)) }"
     [done] = ran(action(imports, body))
-    assert done.said[0] == "65534"
+    assert done.report[0] == "65534"
     known = {"HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PWD", "OLDPWD", "SHLVL", "_"}
-    assert set(done.said[1:]) <= known
+    assert set(done.report[1:]) <= known
 
 
 def test_time_and_memory_end_a_call_and_not_the_next() -> None:
@@ -64,8 +64,8 @@ def test_time_and_memory_end_a_call_and_not_the_next() -> None:
     fine = action("", 'pure ["fine"]')
     stopped, big, after = ran(loop, huge, fine, seconds=1)
     assert stopped.status == "time-out"
-    assert big.status in ("time-out", "memory") or big.said[:1] == ["none"]
-    assert after.said == ["fine"]
+    assert big.status in ("time-out", "memory") or big.report[:1] == ["none"]
+    assert after.report == ["fine"]
 
 
 def test_a_program_cannot_say_what_the_harness_says() -> None:
@@ -75,8 +75,8 @@ def test_a_program_cannot_say_what_the_harness_says() -> None:
     body = 'putStrLn "Ok, all modules loaded." >> exitImmediately ExitSuccess >> pure []'
     died = action("import System.Exit\nimport System.Posix.Process", body)
     said, quiet = ran(forged, died)
-    assert said.said == ["own"]
-    assert quiet.status == "broken" and quiet.said == []
+    assert said.report == ["own"]
+    assert quiet.status == "broken" and quiet.report == []
 
 
 def test_messages_name_the_module_and_no_folder_of_the_host() -> None:

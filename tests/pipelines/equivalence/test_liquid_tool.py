@@ -182,6 +182,7 @@ def test_a_run_that_asks_for_proofs_does_not_begin_without_the_tool(
 
     monkeypatch.setattr(HaskellChecker, "self_check", fine)
     assert need_proofs(tasks, "bubblewrap") == {"provable"}
-    assert "1 of 2 programs can be proved about" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "1 of 2 programs can be proved about; only these are played" in said
     with pytest.raises(ConfigError, match="0 of 1 programs"):
         need_proofs(tasks[1:], "bubblewrap")

@@ -151,7 +151,7 @@ def test_scripted_proofs_keep_to_the_rules_where_the_programs_do() -> None:
 
     async def go() -> list[str]:
         async with Haskell(1, seconds=60) as ghc:
-            return (await ghc.parse([one.text for tries in drafts for one in tries])).said[1:]
+            return (await ghc.parse([one.text for tries in drafts for one in tries])).report[1:]
 
     trees = iter(asyncio.run(go()))
     fine = [[_keeps(one, next(trees)) for one in tries] for tries in drafts]

@@ -65,7 +65,7 @@ def test_rules_keep_or_break_meaning_as_the_checker_sees_it() -> None:
     cases = [case for rule in found for case in rng.sample(found[rule], min(2, len(found[rule])))]
 
     async def go() -> list[Verdict]:
-        async with PythonChecker(crosshair_s=0, inputs=20) as checker:
+        async with PythonChecker(crosshair_paths=0, inputs=20) as checker:
             return await asyncio.gather(
                 *(checker.attack(code, r.code, function) for code, function, r in cases)
             )

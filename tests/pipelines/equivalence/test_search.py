@@ -43,7 +43,7 @@ def f(body: str, head: str = "n: int) -> int") -> str:
 
 def checked(body: Callable[[PythonChecker], Awaitable[Any]], **options: Any) -> Any:
     async def go() -> Any:
-        async with PythonChecker(**{"crosshair_s": 0, "inputs": 20, **options}) as checker:
+        async with PythonChecker(**{"crosshair_paths": 0, "inputs": 20, **options}) as checker:
             return await body(checker)
 
     return asyncio.run(go())

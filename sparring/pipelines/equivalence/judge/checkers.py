@@ -43,5 +43,5 @@ def counterexample(verdict: Verdict, function: str) -> str | None:
     """The input in the detail of a refutation, which both checkers write in front."""
     if verdict.kind != "refuted":
         return None
-    found = re.match(rf"(?:input|{re.escape(function)}) (.*?): P ", verdict.detail, re.DOTALL)
-    return found[1] if found else None
+    matched = re.match(rf"(?:input|{re.escape(function)}) (.*?): P ", verdict.detail, re.DOTALL)
+    return matched[1] if matched else None

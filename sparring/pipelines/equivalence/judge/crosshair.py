@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sparring.judge.python.judge import Judge
 from sparring.pipelines.equivalence.judge.inputs import need_tool
+from sparring.pipelines.equivalence.judge.same import SAFETY_S
 
 # What CrossHair imports, for the jail to hold.
 PACKAGES = (
@@ -18,11 +19,10 @@ PACKAGES = (
     *("typing_inspect", "typing_extensions", "mypy_extensions", "importlib_resources"),
 )
 _INSIDE = Path(__file__).with_name("crosshair_inside.py")
-_START_S = 8.0  # imports, on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """kind: counterexample (detail: its literal) | exhausted | not refuted | broken."""
 
     kind: str
@@ -33,8 +33,8 @@ class Found:
 class CrossHair:
     """A jail of its own, begun at the first search: z3 takes more memory than programs may."""
 
-    def __init__(self, sandbox: str, budget_s: float) -> None:
-        self.sandbox, self.budget_s = sandbox, budget_s
+    def __init__(self, sandbox: str, paths: int) -> None:
+        self.sandbox, self.paths = sandbox, paths
         self._judge: Judge | None = None
         self._starting = asyncio.Lock()
 
@@ -48,7 +48,7 @@ class CrossHair:
             if self._judge is None:
                 need_tool("crosshair", "programs are searched symbolically")
                 judge = Judge(
-                    timeout_s=self.budget_s + _START_S,
+                    timeout_s=SAFETY_S,
                     memory_mb=4096,
                     sandbox=self.sandbox,
                     packages=PACKAGES,
@@ -56,19 +56,18 @@ class CrossHair:
                 self._judge = await judge.__aenter__()
         return self._judge
 
-    async def search(self, p: str, q: str, function: str, budget_s: float | None = None) -> Found:
+    async def search(self, p: str, q: str, function: str, paths: int | None = None) -> SearchResult:
         judge = await self._opened()
-        seconds = budget_s or self.budget_s
-        request = {"p": bare(p), "q": bare(q), "function": function, "seconds": seconds}
-        done = await judge.run(_program(), stdin=json.dumps(request), timeout_s=seconds + _START_S)
-        if done.status == "void":
-            return Found("broken", f"CrossHair's jail: {done.detail}", done.seconds)
+        request = {"p": bare(p), "q": bare(q), "function": function, "paths": paths or self.paths}
+        done = await judge.run(_program(), stdin=json.dumps(request))
+        if done.status == "void" or done.kind == "time-out":  # the machine's fault, whoever asks
+            return SearchResult("broken", f"CrossHair's jail: {done.detail}", done.seconds)
         try:
             answer = json.loads(done.stdout.splitlines()[-1])
-            return Found(str(answer["kind"]), str(answer["detail"]), done.seconds)
+            return SearchResult(str(answer["kind"]), str(answer["detail"]), done.seconds)
         except (ValueError, LookupError, TypeError):
             why = done.detail or done.stderr[-200:]
-            return Found("not refuted", f"CrossHair ended early ({why})", done.seconds)
+            return SearchResult("not refuted", f"CrossHair ended early ({why})", done.seconds)
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sparring.pipelines.equivalence.judge.form_inside import read
+from sparring.pipelines.equivalence.judge.form_inside import in_child, read
 from sparring.pipelines.equivalence.judge.search_inside import CALL, Key, Search, Values
 
 SQUARE = 300  # all pairs of integers up to this, where there are two
@@ -50,8 +50,8 @@ def _every(name: str) -> list[Any]:
 
 
 def plane(search: Search, work: int) -> str:
-    """Two integers: all small pairs; then each named or round number beside all up to 10,000, and
-    lines through the plane, as far as the work goes."""
+    """Two integers: all small pairs; then curves, pairs drawn from the whole plane up to 10,000,
+    each named or round number beside all others, and lines, as far as the work goes."""
     costs = search.cost(lambda n: [[n, n], [-n, n], [n, -n], [n, 1], [1, n]])
     if not costs:
         return ""
@@ -61,12 +61,16 @@ def plane(search: Search, work: int) -> str:
         return next((cost for s, cost in costs if s >= size), costs[-1][1])
 
     square = min(SQUARE, limit)
-    while square > 3 and dear(square) * (2 * square + 1) ** 2 > work / 2:
+    while square > 3 and dear(square) * (2 * square + 1) ** 2 > work / 4:
         square = square * 3 // 4
     pairs = ([x, y] for x in outward(square) for y in outward(square))
     search.compare_all(pairs, dear(square))
     for key in sorted(search.best, key=lambda key: search.best[key][0])[:MOST_CURVES]:
-        follow(search, key, limit, search.work + work // (3 * MOST_CURVES))
+        follow(search, key, limit, search.work + work // (4 * MOST_CURVES))
+    random, width = search.rng.random, 2 * limit + 1
+    count = work // (4 * dear(limit))
+    drawn = ([int(random() * width) - limit, int(random() * width) - limit] for _ in range(count))
+    search.compare_all(drawn, dear(limit))
     for line in _lines([n for n in search.constants["int"] if abs(n) <= 2 * limit]):
         if search.done or search.work - start + dear(limit) * 4 * limit > work:
             break
@@ -136,14 +140,14 @@ def _halved(
 
 def _lines(named: list[int]) -> list[Callable[[int], list[Values]]]:
     """Through the plane, those at named numbers first: parallels of the axes, diagonals, others."""
-    places = list(dict.fromkeys([*named, *outward(6), 10, -10, 100, 1000, -100, -1000]))
-    found: list[Callable[[int], list[Values]]] = []
-    for c in places:
-        found.append(lambda n, c=c: [[n, c], [c, n]])  # type: ignore[misc]
-        found.append(lambda n, c=c: [[n, n + c], [n, c - n]])  # type: ignore[misc]
+    offsets = list(dict.fromkeys([*named, *outward(6), 10, -10, 100, 1000, -100, -1000]))
+    lines: list[Callable[[int], list[Values]]] = []
+    for c in offsets:
+        lines.append(lambda n, c=c: [[n, c], [c, n]])  # type: ignore[misc]
+        lines.append(lambda n, c=c: [[n, n + c], [n, c - n]])  # type: ignore[misc]
     for c in (2, 3, 10, -2):
-        found.append(lambda n, c=c: [[n, n * c], [n * c, n]])  # type: ignore[misc]
-    return [*found, lambda n: [[n, n * n], [n * n, n]]]
+        lines.append(lambda n, c=c: [[n, n * c], [n * c, n]])  # type: ignore[misc]
+    return [*lines, lambda n: [[n, n * n], [n * n, n]]]
 
 
 def run_search(search: Search, request: dict[str, Any]) -> str:
@@ -176,25 +180,17 @@ def main() -> None:
     """Work in a child: an input that takes it along is left out, and all is done again."""
     request = json.loads(sys.stdin.read())
     skipped: set[int] = set()
+
+    def work(progress: int) -> None:
+        search = Search(request, skipped, progress)
+        sys.stdout.write(json.dumps(report(search, run_search(search, request))) + "\n")
+        sys.stdout.flush()
+
     for _ in range(RESTARTS):
-        heard, told = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(heard)
-            search = Search(request, skipped, told)
-            answer = report(search, run_search(search, request))
-            sys.stdout.write(json.dumps(answer) + "\n")
-            sys.stdout.flush()
-            os._exit(0)
-        os.close(told)
-        said = b""
-        while part := os.read(heard, 65536):
-            said = (said + part)[-16:]
-        os.close(heard)
-        status = os.waitpid(child, 0)[1]
+        status, progress = in_child(work)
         if os.WIFEXITED(status):
             sys.exit(os.WEXITSTATUS(status))
-        skipped.add(struct.unpack("q", said[-8:])[0])
+        skipped.add(struct.unpack("q", progress[-8:])[0])
     print(json.dumps({"different": [], "lost": [], "tried": 0, "compared": 0, "whole": ""}))
 
 

@@ -1,11 +1,14 @@
 """Runs inside the jail, before what follows it there: the one form in which values are compared,
-and how programs are loaded. It imports nothing of Sparring."""
+how programs are loaded, and how what does not end is ended. It imports nothing of Sparring."""
 
 import collections
 import decimal
 import fractions
 import json
 import operator
+import os
+import signal
+from collections.abc import Callable
 from typing import Any
 
 DEPTH = 100
@@ -67,3 +70,43 @@ def load(source: str, function: str, more: dict[str, Any] | None = None) -> Any:
     names: dict[str, Any] = {"__name__": "solution", **(more or {})}
     exec(compile(source, "solution.py", "exec", dont_inherit=True), names)
     return names[function]
+
+
+class Timer:
+    """Ends what runs in it after so many seconds of a processor: by TimeUp, or, since what never
+    comes back to the interpreter, such as sum(range(2 ** 63)), hears no signal, by killing the
+    process after twice as many. `fired` says so where a `finally` has swallowed TimeUp."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.fired = seconds, False
+
+    def _up(self, *_: Any) -> None:
+        self.fired = True
+        raise TimeUp
+
+    def __enter__(self) -> "Timer":
+        signal.signal(signal.SIGVTALRM, self._up)
+        signal.setitimer(signal.ITIMER_VIRTUAL, self.seconds)
+        signal.setitimer(signal.ITIMER_PROF, 2 * self.seconds)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def in_child(work: Callable[[int], None]) -> tuple[int, bytes]:
+    """Do some work in a child, since the first process of a jail dies of no signal of its own. The
+    child's status, and the last that it wrote to the descriptor it was given."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        work(writer)
+        os._exit(0)
+    os.close(writer)
+    last = b""
+    while part := os.read(reader, 65536):
+        last = (last + part)[-16:]
+    os.close(reader)
+    return os.waitpid(child, 0)[1], last

@@ -129,14 +129,14 @@ class HaskellChecker:
             stopped = _stopped(done, "input")
             if stopped:
                 return stopped
-            if done.said[0] != "ran":
-                return _nothing(f"on {input}: {done.said[-1]}")
-            a, b = done.said[1:3], done.said[3:5]
+            if done.report[0] != "ran":
+                return _nothing(f"on {input}: {done.report[-1]}")
+            a, b = done.report[1:3], done.report[3:5]
             for name, outcome in (("P", a), ("Q", b)):
                 if outcome[0] == "none":
                     return _nothing(f"{name} comes to nothing ({outcome[1]}) on {input}")
-            told = f"{function} {input}: {_told('P', a)}, {_told('Q', b)}"
-            return Verdict("fail", "same", told) if a == b else Verdict("pass", "differ", told)
+            reason = f"{function} {input}: {_told('P', a)}, {_told('Q', b)}"
+            return Verdict("fail", "same", reason) if a == b else Verdict("pass", "differ", reason)
 
         return await _ruled(rule)
 
@@ -154,22 +154,26 @@ class HaskellChecker:
             call = f"{MAIN}.attack_ {seed} {start} {CASES * times} {BUDGET_MS * times}"
             call = f"Harness.report MARK {ATTACK_S * times} ({call})"
             done = await self.ghc.run(texts, call)
-            if done.status in ("time-out", "memory") and done.said[3:4] == ["P"]:
-                start, agreed = int(done.said[1]) + 1, agreed + int(done.said[2])
+            if done.status in ("time-out", "memory") and done.report[3:4] == ["P"]:
+                start, agreed = int(done.report[1]) + 1, agreed + int(done.report[2])
                 continue
             break
-        said = done.said
-        if said[:1] == ["refuted"]:
-            found = f"{both.function} {said[1]}: {_told('P', said[2:4])}, {_told('Q', said[4:6])}"
-            return Verdict("fail", "refuted", found)
-        if said[:1] == ["unanswered"]:
-            told = f"Q comes to nothing ({said[2]}) on {said[1]}, where {_told('P', said[3:5])}"
-            return _nothing(told)
-        if said[3:4] == ["Q"]:
-            return _nothing(f"Q comes to nothing ({done.status}) on {said[4]}, where P answers")
-        if said[:1] == ["agree"]:
-            agreed += int(said[1])
-        elif said[:1] != ["at"]:
+        report = done.report
+        if report[:1] == ["refuted"]:
+            difference = (
+                f"{both.function} {report[1]}: {_told('P', report[2:4])}, {_told('Q', report[4:6])}"
+            )
+            return Verdict("fail", "refuted", difference)
+        if report[:1] == ["unanswered"]:
+            reason = (
+                f"Q comes to nothing ({report[2]}) on {report[1]}, where {_told('P', report[3:5])}"
+            )
+            return _nothing(reason)
+        if report[3:4] == ["Q"]:
+            return _nothing(f"Q comes to nothing ({done.status}) on {report[4]}, where P answers")
+        if report[:1] == ["agree"]:
+            agreed += int(report[1])
+        elif report[:1] != ["at"]:
             return _stopped(done) or _nothing("the attack came to nothing")
         if agreed < ENOUGH:
             return _nothing(f"both came to something on {agreed} inputs only")
@@ -189,8 +193,8 @@ class HaskellChecker:
                 return replace(ruling, detail=draft.spelling.plain(ruling.detail))
             attack = await self._attack(both, thorough=True)
             if attack.kind == "refuted" and ruling.passed:
-                told = f"Liquid Haskell said SAFE, and yet {attack.detail}"
-                return Verdict("fail", INCIDENT, told)
+                reason = f"Liquid Haskell said SAFE, and yet {attack.detail}"
+                return Verdict("fail", INCIDENT, reason)
             if not attack.passed or not ruling.passed:
                 return attack if not attack.passed else ruling
             return Verdict("pass", "proved", f"{ruling.detail}; {attack.detail}")
@@ -226,14 +230,14 @@ class HaskellChecker:
         """The draft's text, once its tree keeps to the rules and GHC compiles it; or why not. The
         rules come first: they say what would mend it, and GHC only that a name is unknown."""
         parsed = await self.ghc.parse([draft.text])
-        if parsed.status == "ok" and parsed.said[1]:
-            draft.checked(parsed.said[1])
+        if parsed.status == "ok" and parsed.report[1]:
+            draft.checked(parsed.report[1])
         compiled = {**modules(both, also=("Proof_",)), **liquid.stand_in(draft.text)}
         done = await self.ghc.run(compiled)
         stopped = _stopped(parsed) or _stopped(done)
         if stopped:
             return replace(stopped, detail=draft.spelling.plain(stopped.detail))
-        return draft.checked(parsed.said[1])
+        return draft.checked(parsed.report[1])
 
 
 async def _ruled(rule: Callable[[], Awaitable[Verdict]]) -> Verdict:
@@ -281,15 +285,15 @@ def modules(
     types = both.p.of(*SHARED)
     known = {d.words for d in types}
     names = _reached(both)
-    found = {
+    texts = {
         "P": _module("P", both.p, "import Types_" if types else "", set(known)),
         "Q": _module("Q", both.q, "import Types_" if types else "", set(known)),
         MAIN: _main(both, names, given, also, thorough),
     }
     if types:
         body = [text_of(d.tokens) for d in (*both.p.of("import"), *types)]
-        found["Types_"] = "".join([_head("Types_", both.p), *body])
-    return found
+        texts["Types_"] = "".join([_head("Types_", both.p), *body])
+    return texts
 
 
 def _head(name: str, program: Program) -> str:
@@ -306,14 +310,14 @@ def _module(name: str, program: Program, types: str, known: set[tuple[str, ...]]
 def _reached(both: Pair) -> list[str]:
     """The program's own data types that values of the function's type can hold."""
     declared = {d.names[0]: set(d.words) for d in both.p.of("data")}
-    found: list[str] = []
+    names: list[str] = []
     todo = sorted(set().union(*(t.heads() for t in both.signature.types)) & set(declared))
     while todo:
         name = todo.pop()
-        if name not in found:
-            found.append(name)
+        if name not in names:
+            names.append(name)
             todo += sorted(declared[name] & set(declared))
-    return found
+    return names
 
 
 def _main(

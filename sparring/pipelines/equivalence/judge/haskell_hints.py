@@ -17,7 +17,7 @@ _BROKEN = re.compile(r"\d+\.\d+(e-?\d{1,2})?")
 
 def hints(programs: Sequence[Program], thorough: bool) -> str:
     """The harness's `Hints` of two programs. `thorough`: with roots and inverses as well."""
-    found: dict[str, list[str]] = {"whole": [], "broken": [], "string": [], "char": []}
+    by_kind: dict[str, list[str]] = {"whole": [], "broken": [], "string": [], "char": []}
     for program in programs:
         for declaration in program.of("equation"):
             for token in declaration.tokens:
@@ -26,12 +26,12 @@ def hints(programs: Sequence[Program], thorough: bool) -> str:
                     kind = "whole" if _WHOLE.fullmatch(token.text) else "broken"
                     if kind == "broken" and not _BROKEN.fullmatch(token.text):
                         continue
-                if kind in found and token.text not in found[kind]:
-                    found[kind].append(token.text)
-    strings = found["string"][:12] + [f"[{c}]" for c in found["char"][:12]]
-    fractions = found["broken"][:10] + [w for w in found["whole"][:10] if len(w) < 10]
-    wanted = sought(map(int, found["whole"])) if thorough else []
-    lists = (found["whole"][:12], fractions, strings, map(str, wanted))
+                if kind in by_kind and token.text not in by_kind[kind]:
+                    by_kind[kind].append(token.text)
+    strings = by_kind["string"][:12] + [f"[{c}]" for c in by_kind["char"][:12]]
+    fractions = by_kind["broken"][:10] + [w for w in by_kind["whole"][:10] if len(w) < 10]
+    wanted = sought(map(int, by_kind["whole"])) if thorough else []
+    lists = (by_kind["whole"][:12], fractions, strings, map(str, wanted))
     return "Harness.Hints " + " ".join(f"[{', '.join(items)}]" for items in lists)
 
 
@@ -39,13 +39,13 @@ def sought(constants: Iterable[int]) -> list[int]:
     """Constants, their neighbours, roots, and solutions of comparisons between them: x * x == c,
     a * x + b == c, and the same modulo 2^64."""
     known = list(dict.fromkeys(constants))[:16]
-    found: dict[int, None] = {}
+    candidates: dict[int, None] = {}
 
     def add(*numbers: int) -> None:
         for number in numbers:
             for near in (number, number + 1, number - 1):
-                found.setdefault(near)
-                found.setdefault(-near)
+                candidates.setdefault(near)
+                candidates.setdefault(-near)
 
     for c in known:
         add(c)
@@ -64,7 +64,7 @@ def sought(constants: Iterable[int]) -> list[int]:
                 if a > 0 and c >= b:
                     add(root((c - b) // a, 2))
     add((1 << 63) - 1, 1 << 62, 1 << 32, 1 << 31, isqrt(1 << 63))
-    return list(found)[:MOST_WANTED]
+    return list(candidates)[:MOST_WANTED]
 
 
 def root(number: int, power: int) -> int:

@@ -50,8 +50,8 @@ def probe() -> Probe:
         return Probe(False, "GHC is not installed", sudo + INSTALL)
     if shutil.which("ghc-pkg"):
         listed = ["ghc-pkg", "list", "--simple-output", "QuickCheck"]
-        found = subprocess.run(listed, capture_output=True, text=True, check=False)
-        if not found.stdout.strip():
+        listing = subprocess.run(listed, capture_output=True, text=True, check=False)
+        if not listing.stdout.strip():
             return Probe(False, "GHC is there, QuickCheck is not", sudo + INSTALL)
     jail = bwrap.probe()
     return Probe(jail.ok, f"GHC at {ghc}; {jail.explanation}", jail.install)
@@ -59,18 +59,18 @@ def probe() -> Probe:
 
 @lru_cache(maxsize=1)
 def library() -> Path:
-    said = subprocess.run(
+    printed = subprocess.run(
         [find_ghc() or "ghc", "--print-libdir"], capture_output=True, text=True, check=False
     )
-    return Path(said.stdout.strip())
+    return Path(printed.stdout.strip())
 
 
 @lru_cache(maxsize=1)
 def ghc_folders() -> tuple[Path, ...]:
     """What GHC needs beside /usr: its libraries and package database, wherever they lie."""
-    places = [Path(os.path.realpath(find_ghc() or "ghc")).parent, library().resolve()]
-    places.append((library() / "package.conf.d").resolve())
-    return tuple(p for p in places if p.is_dir() and not p.is_relative_to("/usr"))
+    paths = [Path(os.path.realpath(find_ghc() or "ghc")).parent, library().resolve()]
+    paths.append((library() / "package.conf.d").resolve())
+    return tuple(p for p in paths if p.is_dir() and not p.is_relative_to("/usr"))
 
 
 @lru_cache(maxsize=1)
@@ -117,8 +117,8 @@ def jailed(
         "/tmp", "--cap-drop", "ALL",
     ]  # fmt: skip
     if own_link:
-        for place in ("/proc", "/proc/self"):
-            inner += ["--perms", "0755", "--dir", place]
+        for path in ("/proc", "/proc/self"):
+            inner += ["--perms", "0755", "--dir", path]
         inner += ["--symlink", str(own_binary()), "/proc/self/exe"]
     for fd in filters:
         inner += ["--add-seccomp-fd", str(fd)]
@@ -184,14 +184,14 @@ async def process(
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What became of some modules. `said` is what the statement reported last.
+    """What became of some modules. `report` is what the statement reported last.
 
     status: ok | compile (GHC says no) | time-out, memory (while compiling or running) | broken
     """
 
     status: str
     messages: str = ""
-    said: list[str] = field(default_factory=list)
+    report: list[str] = field(default_factory=list)
 
 
 class _Dead(Exception):
@@ -226,15 +226,15 @@ class Ghci:
             async with asyncio.timeout(120):
                 await self._ask(':set prompt ""')
                 (self.folder / f"{MAIN}.hs").write_text(f"module {MAIN} where\nimport Harness\n")
-                said = await self._ask(f":load Harness {MAIN} Syntax")
-                if not said[-1:] or not said[-1].startswith("Ok, "):
+                output = await self._ask(f":load Harness {MAIN} Syntax")
+                if not output[-1:] or not output[-1].startswith("Ok, "):
                     # Another GHC than the one that proofs need, whose parser is called otherwise.
-                    said = await self._ask(f":load Harness {MAIN}")
+                    output = await self._ask(f":load Harness {MAIN}")
         except (TimeoutError, _Dead):
-            said = ["GHCi did not start"]
-        if not any(line.startswith("Ok, ") for line in said):
+            output = ["GHCi did not start"]
+        if not any(line.startswith("Ok, ") for line in output):
             await self.stop()
-            raise SandboxMissing("the harness could not be loaded: " + "\n".join(said)[-800:])
+            raise SandboxMissing("the harness could not be loaded: " + "\n".join(output)[-800:])
 
     async def stop(self) -> None:
         if self._running is not None:
@@ -251,15 +251,15 @@ class Ghci:
         try:
             running.stdin.write(f'{command}\nSystem.IO.putStrLn "{mark}"\n'.encode())
             await running.stdin.drain()
-            found: list[str] = []
+            output: list[str] = []
             while True:
                 line = (await running.stdout.readline()).decode(errors="replace")
                 if not line:
                     raise _Dead
                 if line.rstrip("\n").endswith(mark):
                     rest = line.rstrip("\n")[: -len(mark)]
-                    return [*found, rest] if rest else found
-                found.append(line.rstrip("\n"))
+                    return [*output, rest] if rest else output
+                output.append(line.rstrip("\n"))
         except (OSError, ValueError) as error:
             raise _Dead from error
 
@@ -277,9 +277,9 @@ class Ghci:
         step = "compile"
         try:
             async with asyncio.timeout(COMPILE_S):
-                said = await self._ask(":reload")
-            if not said or not said[-1].startswith("Ok, "):
-                return Ran("compile", self._clean(said))
+                output = await self._ask(":reload")
+            if not output or not output[-1].startswith("Ok, "):
+                return Ran("compile", self._clean(output))
             if not statement:
                 return Ran("ok")
             step, mark = "run", uuid.uuid4().hex
@@ -295,8 +295,8 @@ class Ghci:
             return Ran("broken", f"GHCi died at `{step}`")
         return self._ruling(lines, mark)
 
-    def _clean(self, said: list[str]) -> str:
-        text = "\n".join(line for line in said if not line.startswith(("[", "Failed,")))
+    def _clean(self, output: list[str]) -> str:
+        text = "\n".join(line for line in output if not line.startswith(("[", "Failed,")))
         return text.replace(f"{self.folder}/", "").strip()[:2000]
 
     @staticmethod
@@ -320,7 +320,7 @@ class Haskell:
         if sandbox not in ("bwrap", "unsafe"):
             raise ValueError(f"sandbox is 'bwrap' or 'unsafe', not {sandbox!r}")
         self.sandbox, self.seconds = sandbox, seconds
-        self._places = asyncio.Semaphore(workers)
+        self._slots = asyncio.Semaphore(workers)
         self._idle: list[Ghci] = []
 
     async def __aenter__(self) -> Haskell:
@@ -335,7 +335,7 @@ class Haskell:
 
     async def run(self, modules: Mapping[str, str], statement: str = "") -> Ran:
         """Raises SandboxMissing where there is no GHC or no jail."""
-        async with self._places:
+        async with self._slots:
             done = await self._once(modules, statement)
             if done.status == "broken":  # a GHCi found dead is replaced and asked again, once
                 done = await self._once(modules, statement)

@@ -83,7 +83,7 @@ def tokens(source: str) -> list[Token]:
     if len(source) > MOST_SOURCE:
         raise Refused("syntax", f"longer than {MOST_SOURCE} characters")
     source = source.expandtabs(8).replace("\r", "")
-    found: list[Token] = []
+    result: list[Token] = []
     at, line, line_start = 0, 1, 0
     while at < len(source):
         match = QUALIFIED_SYMBOL.match(source, at) or PIECE.match(source, at)
@@ -94,12 +94,12 @@ def tokens(source: str) -> list[Token]:
             end = _block(source, at)
             kind = {"#": "pragma", "@": "liquid"}.get(source[at + 2 : at + 3], "space")
         if kind not in ("space", "line"):
-            found.append(Token(kind, source[at:end], line, at - line_start + 1))
+            result.append(Token(kind, source[at:end], line, at - line_start + 1))
         breaks = source.count("\n", at, end)
         if breaks:
             line, line_start = line + breaks, source.rfind("\n", at, end) + 1
         at = end
-    return found
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +131,12 @@ class Program:
 
     @property
     def signatures(self) -> dict[str, tuple[Token, ...]]:
-        found = {}
+        types = {}
         for declaration in self.of("signature"):
             at = declaration.words.index("::")
             for name in declaration.names:
-                found[name] = declaration.tokens[at + 1 :]
-        return found
+                types[name] = declaration.tokens[at + 1 :]
+        return types
 
     def equations(self, name: str) -> list[Declaration]:
         return [d for d in self.of("equation") if d.names[0] == name]
@@ -164,26 +164,26 @@ def _extensions(pragma: Token) -> list[str]:
     return words[1:]
 
 
-def _after_header(found: list[Token]) -> list[Token]:
-    code = [t for t in found if t.kind != "liquid"]
+def _after_header(tokens_: list[Token]) -> list[Token]:
+    code = [t for t in tokens_ if t.kind != "liquid"]
     if not code:
         raise Refused("syntax", "there is no program")
     if code[0].text != "module":
-        return found
-    where = next((n for n, t in enumerate(found) if t.text == "where"), None)
+        return tokens_
+    where = next((n for n, t in enumerate(tokens_) if t.text == "where"), None)
     if where is None:
         raise Refused("syntax", "the module's header has no `where`")
-    return found[where + 1 :]
+    return tokens_[where + 1 :]
 
 
-def top_level(found: list[Token]) -> Iterable[list[Token]]:
+def top_level(tokens_: list[Token]) -> Iterable[list[Token]]:
     """The tokens of each top-level declaration, the module's header left out."""
-    found = _after_header(found)
-    if not found:
+    tokens_ = _after_header(tokens_)
+    if not tokens_:
         raise Refused("syntax", "there is no program")
-    base = min(token.column for token in found)
+    base = min(token.column for token in tokens_)
     parts: list[list[Token]] = []
-    for token in found:
+    for token in tokens_:
         if token.column == base or token.kind == "liquid" or not parts:
             parts.append([])
         elif parts[-1][0].kind == "liquid":
@@ -271,14 +271,14 @@ def renamed(part: Iterable[Token], names: dict[str, str]) -> tuple[Token, ...]:
     )
 
 
-def bound_names(found: Sequence[Token]) -> set[str]:
+def bound_names(tokens_: Sequence[Token]) -> set[str]:
     """Variables in patterns: before the first `=` or guard, and before any other `=` or `->`, back
     to where that pattern starts. What stands in a guard is no pattern."""
     names: set[str] = set()
     segment: list[str] = []
-    line, left, guard, done = found[0].line if found else 0, True, False, False
+    line, left, guard, done = tokens_[0].line if tokens_ else 0, True, False, False
     inside = 0  # brackets of lists
-    for token in found:
+    for token in tokens_:
         inside += (token.text == "[") - (token.text == "]")
         if not left and token.line != line:
             if token.text != "|" or done:  # guards may stand on lines below their pattern

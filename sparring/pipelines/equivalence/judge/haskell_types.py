@@ -57,8 +57,8 @@ class Signature:
 class _Parser:
     """Recursive descent over the tokens of a type."""
 
-    def __init__(self, found: Sequence[Token]) -> None:
-        self.words = [t.text for t in found if t.text not in ("!",)]
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.words = [t.text for t in tokens if t.text not in ("!",)]
         self.at = 0
 
     def peek(self) -> str:
@@ -108,8 +108,8 @@ class _Parser:
         return Type(word)
 
 
-def parse_type(found: Sequence[Token]) -> Type:
-    parser = _Parser(found)
+def parse_type(tokens: Sequence[Token]) -> Type:
+    parser = _Parser(tokens)
     whole = parser.arrows()
     if parser.peek():
         raise Refused("type", f"the type {' '.join(parser.words)} is not understood")
@@ -117,13 +117,13 @@ def parse_type(found: Sequence[Token]) -> Type:
 
 
 def _synonyms(declarations: Iterable[Declaration]) -> dict[str, tuple[list[str], Type]]:
-    found: dict[str, tuple[list[str], Type]] = {"String": ([], Type("[]", (Type("Char"),)))}
+    synonyms: dict[str, tuple[list[str], Type]] = {"String": ([], Type("[]", (Type("Char"),)))}
     for declaration in declarations:
         words = declaration.words
         equals = words.index("=") if "=" in words else len(words)
         body = parse_type(declaration.tokens[equals + 1 :])
-        found[declaration.names[0]] = (list(words[2:equals]), body)
-    return found
+        synonyms[declaration.names[0]] = (list(words[2:equals]), body)
+    return synonyms
 
 
 def _expand(type_: Type, synonyms: dict[str, tuple[list[str], Type]], depth: int = 0) -> Type:
@@ -149,13 +149,13 @@ def signature_of(program: Program, function: str) -> Signature:
     """The declared type of a function, synonyms written out. Refuses what cannot be judged."""
     if function not in program.functions:
         raise Refused("type", f"there is no function {function} in the program")
-    found = program.signatures.get(function)
-    if found is None:
+    declared = program.signatures.get(function)
+    if declared is None:
         raise Refused("type", f"{function} has no type: write {function} :: …")
-    words = [t.text for t in found]
+    words = [t.text for t in declared]
     if words[0] == "forall":
-        found = found[words.index(".") + 1 :]
-        words = [t.text for t in found]
+        declared = declared[words.index(".") + 1 :]
+        words = [t.text for t in declared]
     context: list[tuple[str, str]] = []
     if "=>" in words:
         at = words.index("=>")
@@ -163,8 +163,8 @@ def signature_of(program: Program, function: str) -> Signature:
         if len(inside) % 2:
             raise Refused("type", f"the context of {function}'s type is not understood")
         context = sorted(zip(inside[::2], inside[1::2], strict=True))
-        found = found[at + 1 :]
-    whole = _expand(parse_type(found), _synonyms(program.of("synonym")))
+        declared = declared[at + 1 :]
+    whole = _expand(parse_type(declared), _synonyms(program.of("synonym")))
     arguments = []
     while whole.head == "->":
         arguments.append(whole.args[0])
@@ -224,31 +224,31 @@ def monomorphic(signature: Signature) -> Signature:
 
 def constructors(program: Program) -> frozenset[str]:
     """Names of the constructors that the program's data types declare."""
-    found: set[str] = set()
+    names: set[str] = set()
     for declaration in program.of("data"):
         words = declaration.words
         for n, word in enumerate(words[:-1]):
             if word in ("=", "|"):
-                found.add(words[n + 1])
-    return CONSTRUCTORS | {name for name in found if name[:1].isupper()}
+                names.add(words[n + 1])
+    return CONSTRUCTORS | {name for name in names if name[:1].isupper()}
 
 
 class _Literals:
     """Reads what stands after a function's name in an application: literals, nothing else."""
 
     def __init__(self, text: str, known: frozenset[str]) -> None:
-        self.found = tokens(text)
+        self.tokens = tokens(text)
         self.known = known
         self.at = 0
 
     def peek(self) -> Token | None:
-        return self.found[self.at] if self.at < len(self.found) else None
+        return self.tokens[self.at] if self.at < len(self.tokens) else None
 
     def take(self, wanted: str = "") -> Token:
         token = self.peek()
         if token is None or (wanted and token.text != wanted):
-            shown = token.text if token else "its end"
-            raise Refused("input", f"the input is not made of literals: {shown} is out of place")
+            text = token.text if token else "its end"
+            raise Refused("input", f"the input is not made of literals: {text} is out of place")
         self.at += 1
         return token
 
@@ -316,9 +316,9 @@ class _Literals:
 def literals(text: str, arity: int, known: frozenset[str]) -> list[str]:
     """The arguments in `text`, each as an expression; GHC holds them to their types."""
     reader = _Literals(text, known)
-    found = []
+    values = []
     while reader.peek() is not None:
-        found.append(reader.atom())
-    if len(found) != arity:
-        raise Refused("input", f"the input has {len(found)} arguments, and the function {arity}")
-    return found
+        values.append(reader.atom())
+    if len(values) != arity:
+        raise Refused("input", f"the input has {len(values)} arguments, and the function {arity}")
+    return values

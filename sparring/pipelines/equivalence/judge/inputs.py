@@ -75,24 +75,24 @@ def inputs_for(
     """Distinct inputs, the plainest first: edges, then `count` drawn ones."""
     constants = constants_of(trees)
     rng = random.Random(derive(seed, str(signature)))
-    found: dict[str, list[Any]] = {}
+    by_text: dict[str, list[Any]] = {}
     drawn = [*_edges(signature, constants, rng), *_drawn(signature, count, seed)]
     drawn += _mixed(signature, constants, max(30, count // 2), rng)
     for values in sorted(drawn, key=lambda values: len(repr(values))):
         text = repr(values)
         if len(text) <= _LONGEST:
-            found.setdefault(text, values)
-    return list(found.values())
+            by_text.setdefault(text, values)
+    return list(by_text.values())
 
 
 def constants_of(trees: Iterable[ast.Module]) -> Constants:
     """What the programs compare with and count by, and the neighbours of that: a difference that
     only one value shows is usually at a value that one of them names."""
-    found: dict[str, dict[str, Any]] = {name: {} for name in _EDGES}
+    by_type: dict[str, dict[str, Any]] = {name: {} for name in _EDGES}
 
     def note(value: Any) -> None:
-        if type(value).__name__ in found and len(repr(value)) < 300:
-            found[type(value).__name__].setdefault(repr(value), value)
+        if type(value).__name__ in by_type and len(repr(value)) < 300:
+            by_type[type(value).__name__].setdefault(repr(value), value)
 
     for tree in trees:
         for node in ast.walk(tree):
@@ -114,7 +114,20 @@ def constants_of(trees: Iterable[ast.Module]) -> Constants:
                 note(value.encode(errors="replace"))
             elif type(value) is bytes:
                 note(value)
-    return {name: list(values.values()) for name, values in found.items()}
+    return {name: list(values.values()) for name, values in by_type.items()}
+
+
+def periods_of(trees: Iterable[ast.Module]) -> list[int]:
+    """The numbers that the programs take remainders by."""
+    divisors = [
+        abs(value)
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mod)
+        and type(value := _folded(node.right)) is int
+    ]
+    return [n for n in dict.fromkeys(divisors) if n > 1]
 
 
 def _folded(node: ast.AST) -> Any:
@@ -145,9 +158,9 @@ def edge_values(kind: Type, constants: Constants, rng: random.Random) -> list[An
         return [tuple(rng.choice(column) for column in columns) for _ in range(24)]
     if kind.name == "dict":
         keys, items = (edge_values(part, constants, rng) for part in kind.args)
-        found = [{}, *({k: rng.choice(items)} for k in keys[:6])]
+        dicts = [{}, *({k: rng.choice(items)} for k in keys[:6])]
         return [
-            *found,
+            *dicts,
             *({rng.choice(keys): rng.choice(items) for _ in range(n)} for n in (2, 3, 5)),
         ]
     items = edge_values(kind.args[0], constants, rng)
@@ -162,17 +175,17 @@ def edge_values(kind: Type, constants: Constants, rng: random.Random) -> list[An
 def _lists(items: list[Any], rng: random.Random) -> list[list[Any]]:
     """Empty, single, double, ordered, reversed, with repeats: where loops over lists go wrong."""
     a, b = items[0], items[min(1, len(items) - 1)]
-    found: list[list[Any]] = [[], *([item] for item in items), [a, a], [a, b], [b, a], [b, a, b]]
+    lists: list[list[Any]] = [[], *([item] for item in items), [a, a], [a, b], [b, a], [b, a, b]]
     small = items[: max(4, len(items) // 2)]
     for length in (2, 3, 3, 4, 4, 5, 6, 8):
-        found.append([rng.choice(small) for _ in range(length)])
-        found.append([rng.choice(items) for _ in range(length)])
+        lists.append([rng.choice(small) for _ in range(length)])
+        lists.append([rng.choice(items) for _ in range(length)])
     try:
-        found += [sorted(values) for values in found[-6:]]
-        found += [sorted(values, reverse=True) for values in found[-3:]]
+        lists += [sorted(values) for values in lists[-6:]]
+        lists += [sorted(values, reverse=True) for values in lists[-3:]]
     except TypeError:
         pass
-    return found
+    return lists
 
 
 def _edges(signature: Signature, constants: Constants, rng: random.Random) -> list[list[Any]]:
@@ -181,30 +194,30 @@ def _edges(signature: Signature, constants: Constants, rng: random.Random) -> li
         return [[]]
     if math.prod(map(len, columns)) <= _MOST_EDGES:
         return [list(values) for values in itertools.product(*columns)]
-    found = [[rng.choice(column) for column in columns] for _ in range(_MOST_EDGES)]
+    inputs = [[rng.choice(column) for column in columns] for _ in range(_MOST_EDGES)]
     longest = max(map(len, columns))
-    found += [[column[i % len(column)] for column in columns] for i in range(longest)]
-    return found + _named(signature, constants, columns)
+    inputs += [[column[i % len(column)] for column in columns] for i in range(longest)]
+    return inputs + _named(signature, constants, columns)
 
 
 def _named(signature: Signature, constants: Constants, columns: list[list[Any]]) -> list[list[Any]]:
     """Each constant in each place where it fits, beside the plainest values of the others."""
-    found = []
-    for place, kind in enumerate(signature.types):
+    inputs = []
+    for index, kind in enumerate(signature.types):
         parts = kind.args if kind.name == "union" else (kind,)
         values = [value for part in parts for value in constants.get(part.name, [])[:12]]
         for value in values:
             for plain in (0, 1):
                 others = [column[min(plain, len(column) - 1)] for column in columns]
-                found.append([*others[:place], value, *others[place + 1 :]])
-    return found
+                inputs.append([*others[:index], value, *others[index + 1 :]])
+    return inputs
 
 
 def _mixed(
     signature: Signature, constants: Constants, count: int, rng: random.Random
 ) -> list[list[Any]]:
     """Small values that meet: equal arguments, elements that are arguments too."""
-    found = []
+    inputs = []
     for _ in range(count):
         small: Constants = {
             "int": rng.sample([*range(-3, 13), *constants["int"]], 3),
@@ -215,8 +228,8 @@ def _mixed(
             "complex": [complex(rng.randint(-2, 2), rng.randint(-2, 2))],
             "None": [None],
         }
-        found.append([_small(kind, small, rng) for kind in signature.types])
-    return found
+        inputs.append([_small(kind, small, rng) for kind in signature.types])
+    return inputs
 
 
 def _small(kind: Type, pool: Constants, rng: random.Random) -> Any:
@@ -240,7 +253,7 @@ def _drawn_texts(signature: Signature, count: int, seed: int) -> tuple[Any, ...]
     import hypothesis
     from hypothesis import HealthCheck, Phase, strategies
 
-    found: list[Any] = []
+    texts: list[Any] = []
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -252,10 +265,10 @@ def _drawn_texts(signature: Signature, count: int, seed: int) -> tuple[Any, ...]
     )
     @hypothesis.given(strategies.tuples(*map(_strategy, signature.types)))
     def collect(values: tuple[Any, ...]) -> None:
-        found.append(repr(list(values)))
+        texts.append(repr(list(values)))
 
     collect()
-    return tuple(found)
+    return tuple(texts)
 
 
 def _drawn(signature: Signature, count: int, seed: int) -> list[list[Any]]:

@@ -23,11 +23,11 @@ def instrumented(source: str) -> str:
 
 class _Marks(ast.NodeTransformer):
     def __init__(self) -> None:
-        self.places = 0
+        self.marks = 0
 
     def _call(self, name: str, *rest: ast.expr) -> ast.Call:
-        self.places += 1
-        return ast.Call(ast.Name(name, ast.Load()), [ast.Constant(self.places), *rest], [])
+        self.marks += 1
+        return ast.Call(ast.Name(name, ast.Load()), [ast.Constant(self.marks), *rest], [])
 
     def _mark(self) -> ast.stmt:
         return ast.Expr(self._call(REACHED))

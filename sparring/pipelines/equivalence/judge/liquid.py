@@ -130,7 +130,7 @@ def draft(p: Program, q: Program, function: str, signature: Signature, proof: st
         (*map(spelling.name, functions), *conses),
         tuple(map(spelling.name, both.functions)),
         tuple(map(spelling.name, lemmas)),
-        {spelling.name(name): found for name, found in statements.items()},
+        {spelling.name(name): statement for name, statement in statements.items()},
         rules.mentions(both.of("signature", "data"), "Int"),
     )
 
@@ -156,17 +156,17 @@ def read_proof(proof: str) -> Program:
 
 def _reflected(given: Program) -> list[str]:
     """Helpers of the proof's own: {-@ reflect name @-}."""
-    found = []
+    names = []
     for declaration in given.of("liquid"):
         word, rest = parse_annotation(declaration.tokens[0])
         if word == "reflect":
             name = rest[0].text
             if name == "lemma":
                 raise refuse("proof: `lemma` is proved and not reflected: leave out its `reflect`")
-            if name in found or name not in given.functions or name not in given.signatures:
+            if name in names or name not in given.functions or name not in given.signatures:
                 raise refuse(f"proof: {name} is reflected once, with a type and equations")
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _check_given(given: Program, both: Program, reflected: Sequence[str]) -> None:
@@ -227,9 +227,9 @@ def _merged(p: Program, q: Program, function: str) -> Program:
 def _shared(ours: Sequence[Declaration], theirs: Sequence[Declaration]) -> set[str]:
     """Names that both define, and define alike."""
 
-    def table(found: Sequence[Declaration]) -> dict[str, list[tuple[str, ...]]]:
+    def table(declarations: Sequence[Declaration]) -> dict[str, list[tuple[str, ...]]]:
         made: dict[str, list[tuple[str, ...]]] = {}
-        for declaration in found:
+        for declaration in declarations:
             for name in declaration.names:
                 made.setdefault(name, []).append(declaration.words)
         return made
@@ -263,35 +263,35 @@ def _statements(
 ) -> dict[str, Statement]:
     """Statements of helper lemmas, and types of helpers that say more. That of `lemma` is ours."""
     scope = _scope(everything, functions)
-    found = {}
+    statements = {}
     lemma_type = [*(w for a in own.arguments for w in (*a.type, "->")), "Proof"]
     declared = {**everything.signatures, "lemma": _as_tokens(lemma_type)}
-    said = [t.text for t in given.signatures.get("lemma", ())]
-    if said and said != lemma_type:
+    lemma_said = [t.text for t in given.signatures.get("lemma", ())]
+    if lemma_said and lemma_said != lemma_type:
         raise refuse(f"the type of `lemma` is not yours to write: it is {' '.join(lemma_type)}")
     for declaration in given.of("liquid"):
         name, rest = parse_annotation(declaration.tokens[0])
         if name == "reflect":
             continue
-        if name in found:
+        if name in statements:
             raise refuse(f"proof: {name} is stated twice")
         if name == "lemma":
-            found[name] = _ours(parse_statement(name, rest, declared[name], scope), own)
+            statements[name] = _ours(parse_statement(name, rest, declared[name], scope), own)
         elif name in lemmas:
-            found[name] = parse_statement(name, rest, declared[name], scope)
+            statements[name] = parse_statement(name, rest, declared[name], scope)
         elif name in functions:
-            found[name] = parse_signature(name, rest, declared[name], scope)
-            if name in (f"{function}P", f"{function}Q") and found[name].nat:
+            statements[name] = parse_signature(name, rest, declared[name], scope)
+            if name in (f"{function}P", f"{function}Q") and statements[name].nat:
                 raise refuse(f"proof: of {name} you may say only what grows smaller, / [n]")
         else:
             raise refuse(f"proof: {name} is not yours to say anything of")
     for name in lemmas:
-        if name not in found and name != "lemma":
+        if name not in statements and name != "lemma":
             raise refuse(
                 f"proof: {name} is no lemma without a statement: "
                 f"{{-@ {name} :: x:T -> {{ equation }} @-}}"
             )
-    return {"lemma": own, **found}
+    return {"lemma": own, **statements}
 
 
 def _scope(everything: Program, functions: Sequence[str]) -> Scope:
@@ -310,13 +310,13 @@ def _as_tokens(texts: Sequence[str]) -> tuple[Token, ...]:
     return tuple(Token("name", text, 1, 1) for text in texts)
 
 
-def _ours(said: Statement, own: Statement) -> Statement:
+def _ours(given: Statement, own: Statement) -> Statement:
     """The harness's statement, under the names that were given to its arguments, with a metric."""
-    names = {a.binder: b.binder for a, b in zip(own.arguments, said.arguments, strict=True)}
-    plain = all(argument.requirement is None for argument in said.arguments)
-    if not plain or said.equation != _with_names(own.equation, names):
+    names = {a.binder: b.binder for a, b in zip(own.arguments, given.arguments, strict=True)}
+    plain = all(argument.requirement is None for argument in given.arguments)
+    if not plain or given.equation != _with_names(own.equation, names):
         raise refuse("the statement of `lemma` is not yours to write")
-    return said
+    return given
 
 
 def _with_names(now: Expression | None, names: Mapping[str, str]) -> Expression | None:

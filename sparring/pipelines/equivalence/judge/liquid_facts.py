@@ -51,8 +51,8 @@ class Facts:
             n = right.value
             low = {">": n + 1, ">=": n, "==": n}.get(word)
             high = {"<": n - 1, "<=": n, "==": n}.get(word)
-            found = self if low is None else replace(self, least=(*self.least, (x, low)))
-            return found if high is None else replace(found, most=(*found.most, (x, high)))
+            facts = self if low is None else replace(self, least=(*self.least, (x, low)))
+            return facts if high is None else replace(facts, most=(*facts.most, (x, high)))
         if isinstance(right, Name) and word in ("<", ">"):
             pair = (x, right.text) if word == "<" else (right.text, x)
             return replace(self, below=self.below | {pair})
@@ -62,12 +62,12 @@ class Facts:
 def branches(clause: Clause, facts: Facts) -> Sequence[tuple[Facts, Facts, int]]:
     """For each branch of a clause: what is known where its guards are tried, what where they hold,
     and its number. A branch is reached only where all before it have failed."""
-    found = []
+    pairs = []
     for number, branch in enumerate(clause.branches):
         held = facts
         for guard in branch.guards:
             held = held.assume(guard)
-        found.append((facts, held, number))
+        pairs.append((facts, held, number))
         if len(branch.guards) == 1:
             facts = facts.assume(branch.guards[0], False)
-    return found
+    return pairs

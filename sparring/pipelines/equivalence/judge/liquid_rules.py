@@ -60,8 +60,8 @@ def data_names(program: Program) -> tuple[set[str], set[str]]:
     types = {d.names[0] for d in program.of("data")}
     made = set()
     for declaration in program.of("data"):
-        found = declaration.words
-        made |= {found[n + 1] for n, word in enumerate(found[:-1]) if word in ("=", "|")}
+        words_ = declaration.words
+        made |= {words_[n + 1] for n, word in enumerate(words_[:-1]) if word in ("=", "|")}
     return types, made
 
 
@@ -81,10 +81,10 @@ def _check_data(declaration: Declaration, program: Program, line: str) -> None:
 def _check_founded(declaration: Declaration, line: str) -> None:
     """A type whose every constructor holds a value of it has no value at all, and all is true of
     what there is none of."""
-    found = list(declaration.words)
-    if "=" not in found:
+    words_ = list(declaration.words)
+    if "=" not in words_:
         raise refuse(f"{line}: {declaration.names[0]} has no constructor")
-    body = found[found.index("=") + 1 :]
+    body = words_[words_.index("=") + 1 :]
     body = body[: body.index("deriving")] if "deriving" in body else body
     alternatives: list[list[str]] = [[]]
     for word in body:
@@ -154,9 +154,9 @@ class _Names:
             if not name.startswith(LOWER):
                 raise refuse(f"{self.where}: {name} has a meaning already: call it otherwise")
             if name in bound or name in names[:n] or name in self.module.functions:
-                said = plain(name)
+                label = plain(name)
                 raise refuse(
-                    f"{self.where}: {said} is the name of two things: write {said}2 for one"
+                    f"{self.where}: {label} is the name of two things: write {label}2 for one"
                 )
         return bound | set(names)
 
@@ -192,7 +192,7 @@ def divides(clauses: Sequence[Clause]) -> bool:
 def check_divisions(name: str, clauses: Sequence[Clause]) -> None:
     """Only x `div` 2 and the like. By a negative number the logic rounds otherwise, and the tool's
     own account of div contradicts itself: whatever is checked in sight of it holds."""
-    said = plain(name)
+    label = plain(name)
     right = 0
     for now in everything(clauses):
         match now:
@@ -202,10 +202,10 @@ def check_divisions(name: str, clauses: Sequence[Clause]) -> None:
     wrong = [text for text in named if text in words.DIVISION]
     if len(wrong) != right:
         word = wrong[0]
-        raise refuse(f"{said}: write {word} as x `{word}` 2, by a number above 0")
+        raise refuse(f"{label}: write {word} as x `{word}` 2, by a number above 0")
     if right and name in named:
         raise refuse(
-            f"{said} is recursive and divides: put the division into a helper, half n = n `div` 2"
+            f"{label} is recursive and divides: put the division into a helper, half n = n `div` 2"
         )
 
 

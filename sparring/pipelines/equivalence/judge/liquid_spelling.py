@@ -44,14 +44,14 @@ class Spelling:
         # Columns are far apart in the module that the tool sees, and the marks below them long.
         return re.sub(r"\^{2,}", "^", re.sub(r"(?<=\S) {3,}", " ", text))
 
-    def declaration(self, found: Declaration) -> str:
+    def declaration(self, given: Declaration) -> str:
         """The text of a declaration with its names spelled anew, on the same lines, its layout the
         same: every column is that many times as far to the right."""
         lines: dict[int, str] = {}
-        first = found.tokens[0]
+        first = given.tokens[0]
         edge = first.column
         end, last = 0, first
-        for token in _without_brackets(found.tokens, self.operators):
+        for token in _without_brackets(given.tokens, self.operators):
             column = (token.column - edge) * self.width
             line = lines.get(token.line, "")
             touches = token.line == last.line and token.column == end
@@ -73,24 +73,24 @@ class Spelling:
 
 def characters(literal: str) -> str:
     """A string as a list of its characters: to the logic, a string literal is no list at all."""
-    found = _CHARACTER.findall(_GAP.sub("", literal[1:-1]))
-    if len(found) > MOST_STRING:
+    matches = _CHARACTER.findall(_GAP.sub("", literal[1:-1]))
+    if len(matches) > MOST_STRING:
         raise refuse(f"the string {literal[:20]}… is longer than {MOST_STRING} characters")
-    quoted = ["'\\''" if one == "'" else "'\"'" if one == '\\"' else f"'{one}'" for one in found]
+    quoted = ["'\\''" if one == "'" else "'\"'" if one == '\\"' else f"'{one}'" for one in matches]
     return f"[{','.join(quoted)}]"
 
 
-def _without_brackets(found: Sequence[Token], operators: Iterable[str]) -> list[Token]:
+def _without_brackets(tokens: Sequence[Token], operators: Iterable[str]) -> list[Token]:
     """(+++) is a name like any other once the operator is spelled out."""
     made: list[Token] = []
     n = 0
-    while n < len(found):
-        three = found[n : n + 3]
+    while n < len(tokens):
+        three = tokens[n : n + 3]
         texts = [t.text for t in three]
         if len(three) == 3 and texts[0] == "(" and texts[2] == ")" and texts[1] in operators:
             made.append(replace(three[1], kind="name"))
             n += 3
         else:
-            made.append(found[n])
+            made.append(tokens[n])
             n += 1
     return made

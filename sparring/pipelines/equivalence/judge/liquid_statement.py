@@ -78,10 +78,10 @@ class Scope:
     fixities: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
 
-def split_arrows(found: Sequence[Token]) -> list[list[Token]]:
+def split_arrows(tokens: Sequence[Token]) -> list[list[Token]]:
     parts: list[list[Token]] = [[]]
     depth = 0
-    for token in found:
+    for token in tokens:
         depth += (token.text in "([{") - (token.text in ")]}")
         if token.text == "->" and depth == 0:
             parts.append([])
@@ -110,10 +110,10 @@ def parse_annotation(annotation: Token) -> tuple[str, list[Token]]:
 
 
 def parse_statement(
-    name: str, found: Sequence[Token], declared: Sequence[Token], scope: Scope
+    name: str, tokens: Sequence[Token], declared: Sequence[Token], scope: Scope
 ) -> Statement:
     """A lemma's statement, whose types are those of its Haskell signature."""
-    parts, types = split_arrows(found), split_arrows(declared)
+    parts, types = split_arrows(tokens), split_arrows(declared)
     if [t.text for t in types[-1]] != ["Proof"] or len(parts) != len(types):
         raise refuse(f"proof: the statement of {name} does not fit its type, which ends in Proof")
     reader = _Reader(name, scope)
@@ -129,11 +129,11 @@ def parse_statement(
 
 
 def parse_signature(
-    name: str, found: Sequence[Token], declared: Sequence[Token], scope: Scope
+    name: str, tokens: Sequence[Token], declared: Sequence[Token], scope: Scope
 ) -> Statement:
     """A helper's type again, with what grows smaller, and perhaps Nat for a result. Arguments stay
     as they are: what is reflected must hold for all of them."""
-    parts, types = split_arrows(found), split_arrows(declared)
+    parts, types = split_arrows(tokens), split_arrows(declared)
     result, metric = _without_metric(parts[-1])
     if len(parts) != len(types):
         raise refuse(f"proof: {name} has another type")
@@ -154,13 +154,13 @@ def parse_signature(
     return Statement(name, tuple(arguments), None, tuple(wanted), is_nat, reader.metric(metric))
 
 
-def _without_metric(found: list[Token]) -> tuple[list[Token], list[Token]]:
+def _without_metric(tokens: list[Token]) -> tuple[list[Token], list[Token]]:
     depth = 0
-    for n, token in enumerate(found):
+    for n, token in enumerate(tokens):
         depth += (token.text in "([{") - (token.text in ")]}")
         if token.text == "/" and depth == 0:
-            return found[:n], found[n + 1 :]
-    return found, []
+            return tokens[:n], tokens[n + 1 :]
+    return tokens, []
 
 
 class _Reader:
@@ -192,8 +192,10 @@ class _Reader:
                 if local != binder:
                     self.binders.discard(local)
                 return Argument(binder, wanted, local, required)
-        said, meant = " ".join(texts), " ".join(wanted)
-        raise refuse(f"proof: the statement of {self.name} says {said} where its type says {meant}")
+        written_type, meant = " ".join(texts), " ".join(wanted)
+        raise refuse(
+            f"proof: the statement of {self.name} says {written_type} where its type says {meant}"
+        )
 
     def _new(self, binder: str) -> None:
         taken = self.binders | self.scope.known | {MEASURE}
@@ -201,18 +203,18 @@ class _Reader:
             raise refuse(f"proof: {binder} is a name for something else in {self.name}: rename it")
         self.binders.add(binder)
 
-    def predicate(self, found: Sequence[Token]) -> Expression:
-        parser = _Parser(self.name, found, self.scope, frozenset(self.binders))
+    def predicate(self, tokens: Sequence[Token]) -> Expression:
+        parser = _Parser(self.name, tokens, self.scope, frozenset(self.binders))
         return parser.all()
 
-    def metric(self, found: Sequence[Token]) -> tuple[Expression, ...]:
+    def metric(self, tokens: Sequence[Token]) -> tuple[Expression, ...]:
         """[n, len xs - m]: sums and differences of parameters, numbers and lengths."""
-        if not found:
+        if not tokens:
             return ()
-        if found[0].text != "[" or found[-1].text != "]" or len(found) < 3:
+        if tokens[0].text != "[" or tokens[-1].text != "]" or len(tokens) < 3:
             raise refuse(f"proof: what grows smaller in {self.name} is written / [n]")
         parts: list[list[Token]] = [[]]
-        for token in found[1:-1]:
+        for token in tokens[1:-1]:
             if token.text == ",":
                 parts.append([])
             else:
@@ -245,9 +247,9 @@ class _Parser:
     """Predicates by precedence."""
 
     def __init__(
-        self, name: str, found: Sequence[Token], scope: Scope, binders: frozenset[str]
+        self, name: str, tokens: Sequence[Token], scope: Scope, binders: frozenset[str]
     ) -> None:
-        self.name, self.found, self.scope, self.binders = name, list(found), scope, binders
+        self.name, self.tokens, self.scope, self.binders = name, list(tokens), scope, binders
         self.at = 0
 
     def wrong(self, token: Token | None) -> Exception:
@@ -255,7 +257,7 @@ class _Parser:
         return refuse(f"proof: {what} may not stand here in the statement of {self.name}")
 
     def peek(self) -> Token | None:
-        return self.found[self.at] if self.at < len(self.found) else None
+        return self.tokens[self.at] if self.at < len(self.tokens) else None
 
     def take(self, wanted: str = "") -> Token:
         token = self.peek()
@@ -321,7 +323,7 @@ class _Parser:
         if not arguments:
             return head
         if not isinstance(head, Name):
-            raise self.wrong(self.found[self.at - 1])
+            raise self.wrong(self.tokens[self.at - 1])
         return Call(head, tuple(arguments))
 
     def atom(self) -> Expression:
@@ -339,16 +341,16 @@ class _Parser:
         raise self.wrong(token)
 
     def _items(self, end: str) -> list[Expression]:
-        found: list[Expression] = []
+        items: list[Expression] = []
         if (token := self.peek()) is not None and token.text == end:
             self.take()
-            return found
+            return items
         while True:
-            found.append(self.binary(-9))
+            items.append(self.binary(-9))
             if self.take().text == end:
-                return found
-            if self.found[self.at - 1].text != ",":
-                raise self.wrong(self.found[self.at - 1])
+                return items
+            if self.tokens[self.at - 1].text != ",":
+                raise self.wrong(self.tokens[self.at - 1])
 
 
 def _minus(value: Expression) -> Expression:

@@ -41,11 +41,11 @@ def check_ends(name: str, clauses: Sequence[Clause], bounded: frozenset[int]) ->
     walker = _Walker(name, len(clauses[0].patterns), bounded)
     graphs = [graph for clause in clauses for graph in walker.clause(clause)]
     if graphs and not _ends(graphs):
-        said = plain(name)
+        label = plain(name)
         raise refuse(
-            f"{said}: it is not seen that {said} ends. Each call of itself needs a part of an "
+            f"{label}: it is not seen that {label} ends. Each call of itself needs a part of an "
             "argument, as xs of (x:xs), or a number made smaller under a guard that bounds it, as "
-            f"in `{said} n | n <= 0 = … | otherwise = … {said} (n - 1)`"
+            f"in `{label} n | n <= 0 = … | otherwise = … {label} (n - 1)`"
         )
 
 
@@ -70,11 +70,11 @@ def _ends(graphs: Sequence[Graph]) -> bool:
 
 
 def _after(first: Graph, second: Graph) -> Graph:
-    found: dict[tuple[Position, Position], bool] = {}
+    arcs: dict[tuple[Position, Position], bool] = {}
     for (a, b, smaller), (c, d, also) in product(first, second):
         if b == c:
-            found[a, d] = found.get((a, d), False) or smaller or also
-    return frozenset((a, d, smaller) for (a, d), smaller in found.items())
+            arcs[a, d] = arcs.get((a, d), False) or smaller or also
+    return frozenset((a, d, smaller) for (a, d), smaller in arcs.items())
 
 
 class _Walker:
@@ -148,8 +148,8 @@ class _Walker:
             yield from self._calls(argument, origins, known)
 
     def _as_value(self) -> Exception:
-        said = plain(self.name)
-        return refuse(f"{said}: {said} may call itself, and not hand itself on")
+        label = plain(self.name)
+        return refuse(f"{label}: {label} may call itself, and not hand itself on")
 
     def _graph(self, given: Sequence[Expression], origins: Origins, facts: Facts) -> Graph:
         arcs: set[Arc] = set()
@@ -158,9 +158,9 @@ class _Walker:
             if argument in origins:
                 start, smaller = origins[argument]
                 arcs.add((start, n, smaller))
-            found = step[n]
-            if found is not None and found[2] < 0:
-                start, name, _ = found
+            origin = step[n]
+            if origin is not None and origin[2] < 0:
+                start, name, _ = origin
                 if facts.at_least(name) is not None or start in self.bounded:
                     arcs.add((start, n, True))
         arcs |= self._differences(step, facts)
@@ -198,16 +198,16 @@ class _Walker:
 
 def _origins(pattern: Pattern, origin: Origin) -> Origins:
     """Where the variables of a pattern come from, when it is held against a known value."""
-    found: Origins = {}
+    origins: Origins = {}
     if pattern.kind in ("variable", "alias"):
-        found[Name(pattern.name)] = origin
+        origins[Name(pattern.name)] = origin
     again = _again(pattern)
     if again is not None:
-        found[again] = origin
+        origins[again] = origin
     inner = origin if pattern.kind == "alias" else (origin[0], True)
     for part in pattern.parts:
-        found |= _origins(part, inner)
-    return found
+        origins |= _origins(part, inner)
+    return origins
 
 
 def _again(pattern: Pattern) -> Expression | None:

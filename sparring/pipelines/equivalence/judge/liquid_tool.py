@@ -73,30 +73,30 @@ def _stores() -> list[Path]:
 
 def databases(words: list[str]) -> list[Path]:
     """The package databases that a command line names, by itself or in an environment file."""
-    found = []
+    paths = []
     for n, word in enumerate(words):
         if word in ("-package-db", "-package-env") and n + 1 < len(words):
             path = Path(words[n + 1])
-            found.append(path)
+            paths.append(path)
             if word == "-package-env" and path.is_file():
                 lines = path.read_text(encoding="utf-8").splitlines()
                 named = [line.split(None, 1)[1] for line in lines if line.startswith("package-db ")]
-                found += [path.parent / name for name in named]
-    return found
+                paths += [path.parent / name for name in named]
+    return paths
 
 
 def folders(words: list[str]) -> list[Path]:
     """What the tool reads beside /usr and GHC: package databases, where their libraries lie, z3."""
-    places = {path.resolve() for path in databases(words)}
-    for base in list(places):
+    paths = {path.resolve() for path in databases(words)}
+    for base in list(paths):
         for conf in base.glob("*.conf") if base.is_dir() else []:
             for line in re.findall(r"/[^\s\"]+", conf.read_text(encoding="utf-8")):
-                places |= {Path(line)} if Path(line).is_dir() else set()
-    places |= {p for p in _stores() if p.is_dir()}
-    places |= {p for p in (Path.home() / ".ghcup" / "ghc", Path.home() / ".ghc") if p.is_dir()}
+                paths |= {Path(line)} if Path(line).is_dir() else set()
+    paths |= {p for p in _stores() if p.is_dir()}
+    paths |= {p for p in (Path.home() / ".ghcup" / "ghc", Path.home() / ".ghc") if p.is_dir()}
     z3 = shutil.which("z3")
-    places |= {Path(z3).resolve().parent} if z3 else set()
-    outside = {p for p in places if p.exists() and not p.is_relative_to("/usr")}
+    paths |= {Path(z3).resolve().parent} if z3 else set()
+    outside = {p for p in paths if p.exists() and not p.is_relative_to("/usr")}
     return sorted(p for p in outside if not any(p != o and p.is_relative_to(o) for o in outside))
 
 
@@ -111,7 +111,7 @@ class LiquidHaskell:
 
     def __init__(self, *, sandbox: str = "bwrap", at_once: int | None = None) -> None:
         self.sandbox = sandbox
-        self._places = asyncio.Semaphore(at_once or workers())
+        self._slots = asyncio.Semaphore(at_once or workers())
 
     def absent(self) -> str:
         """What is missing that can be seen without trying; empty where nothing is."""
@@ -122,7 +122,7 @@ class LiquidHaskell:
     async def prove(self, text: str) -> Verdict:
         if absent := self.absent():
             return Verdict("void", "liquid", absent)
-        async with self._places:
+        async with self._slots:
             code, output = await self._run(text)
         if code == BROKEN:
             return Verdict("void", "liquid", output)

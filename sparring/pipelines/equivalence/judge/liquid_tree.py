@@ -48,8 +48,8 @@ class _Reader:
         self.where = "the module"
 
     def other(self, node: Json, meant: str) -> Refused:
-        found = node[0] if isinstance(node, list) and node else node
-        form = FORMS.get(str(found), f"this form ({found})")
+        kind = node[0] if isinstance(node, list) and node else node
+        form = FORMS.get(str(kind), f"this form ({kind})")
         return refuse(f"{self.where}: {form} may not stand {meant}")
 
     def module(self) -> Module:
@@ -79,13 +79,13 @@ class _Reader:
 
     def _data(self, node: Json) -> dict[str, int]:
         """Plain sums of products; their types are checked by `liquid_rules`."""
-        found = {}
+        types = {}
         definition = node[5]
         for one in definition[6]:
             if one[0] != "ConDeclH98" or one[6][0] != "PrefixCon":
                 raise self.other(one, "in a data type")
-            found[one[2]] = len(one[6][2])
-        return found
+            types[one[2]] = len(one[6][2])
+        return types
 
     def _function(self, node: Json) -> tuple[str, tuple[Clause, ...]]:
         name = node[2]
@@ -120,7 +120,7 @@ class _Reader:
             return ()
         if node[0] != "HsValBinds" or node[2][0] != "ValBinds":
             raise self.other(node, "in `let` or `where`")
-        found: list[Binding] = []
+        bindings: list[Binding] = []
         for bind in node[2][2][2]:
             plain = bind[0] == "FunBind" and len(bind[3][2]) == 1
             clause = self._clause(bind[3][2][0]) if plain else None
@@ -131,8 +131,8 @@ class _Reader:
                 )
             if clause.branches[0].guards:
                 raise refuse(f"{self.where}: no guards in `let` or `where`: use `if`")
-            found.append((bind[2], clause.branches[0].body))
-        return in_order(found, self.where)
+            bindings.append((bind[2], clause.branches[0].body))
+        return in_order(bindings, self.where)
 
     def expression(self, node: Json) -> Expression:
         kind = node[0]
@@ -238,17 +238,17 @@ class _Reader:
                 parts = tuple(self.pattern(part) for part in node[2])
                 return Pattern("constructor", "(" + "," * (len(parts) - 1) + ")", parts)
             case "ListPat":
-                found = Pattern("constructor", "[]")
+                result = Pattern("constructor", "[]")
                 for part in reversed(node[2]):
-                    found = Pattern("constructor", ":", (self.pattern(part), found))
-                return found
+                    result = Pattern("constructor", ":", (self.pattern(part), result))
+                return result
             case "ConPat" if node[3][0] == "PrefixCon":
                 return Pattern("constructor", node[2], tuple(map(self.pattern, node[3][2])))
             case "ConPat" if node[3][0] == "InfixCon":
-                *firsts, found = map(self.pattern, self._chain(node))
+                *firsts, result = map(self.pattern, self._chain(node))
                 for part in reversed(firsts):
-                    found = Pattern("constructor", ":", (part, found))
-                return found
+                    result = Pattern("constructor", ":", (part, result))
+                return result
         raise self.other(node, "in a pattern")
 
     def _chain(self, node: Json) -> list[Json]:
@@ -295,8 +295,8 @@ def in_order(bindings: list[Binding], where: str) -> tuple[Binding, ...]:
     while left:
         ready = [b for b in left if not uses[b[0]] - {name for name, _ in done}]
         if not ready:
-            said = plain(left[0][0])
-            raise refuse(f"{where}: {said} stands for something that uses {said}")
+            label = plain(left[0][0])
+            raise refuse(f"{where}: {label} stands for something that uses {label}")
         done += ready
         left = [b for b in left if b not in ready]
     return tuple(done)

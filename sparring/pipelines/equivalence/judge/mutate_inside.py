@@ -95,13 +95,13 @@ class Mutator:
 
 def integers_in(values: Any, deep: int = 2) -> list[tuple[int, ...]]:
     """The way to each integer of an input, as indices."""
-    found: list[tuple[int, ...]] = []
+    paths: list[tuple[int, ...]] = []
     for index, value in enumerate(values):
         if type(value) is int:
-            found.append((index,))
+            paths.append((index,))
         elif type(value) in (list, tuple) and deep:
-            found += [(index, *rest) for rest in integers_in(value, deep - 1)][:6]
-    return found[:10]
+            paths += [(index, *rest) for rest in integers_in(value, deep - 1)][:6]
+    return paths[:10]
 
 
 def item_at(values: Any, path: tuple[int, ...]) -> Any:
@@ -120,11 +120,11 @@ def with_item(values: Any, path: tuple[int, ...], item: Any) -> Any:
 
 def substituted(values: list[Any], operands: tuple[Any, Any]) -> list[list[Any]]:
     """The input with an argument replaced by what was compared, or with that in a list of it."""
-    found: list[list[Any]] = []
+    inputs: list[list[Any]] = []
     for index, value in enumerate(values):
         for operand in operands:
             if type(operand) is type(value) and operand != value:
-                found.append([*values[:index], operand, *values[index + 1 :]])
+                inputs.append([*values[:index], operand, *values[index + 1 :]])
             elif type(value) is list and value and type(value[0]) is type(operand):
-                found.append([*values[:index], [*value, operand], *values[index + 1 :]])
-    return found
+                inputs.append([*values[:index], [*value, operand], *values[index + 1 :]])
+    return inputs

@@ -4,18 +4,20 @@ the one form in which outcomes are compared. The text of form_inside.py goes bef
 import hashlib
 import json
 import os
-import signal
 import struct
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sparring.pipelines.equivalence.judge.form_inside import (
     OPERATORS,
     NotData,
+    Timer,
     TimeUp,
     form,
+    in_child,
     load,
     read,
 )
@@ -31,17 +33,17 @@ class Steps:
     def __init__(self) -> None:
         self.left = 0
 
-    def reached(self, place: int) -> bool:
+    def reached(self, position: int) -> bool:
         self.left -= 1
         if self.left < 0:
             raise TimeUp
         return True
 
-    def value(self, place: int, value: Any) -> Any:
-        self.reached(place)
+    def value(self, position: int, value: Any) -> Any:
+        self.reached(position)
         return value
 
-    def compared(self, place: int, a: Any, name: str, b: Any) -> Any:
+    def compared(self, position: int, a: Any, name: str, b: Any) -> Any:
         self.left -= 1
         return OPERATORS[name](a, b)
 
@@ -53,7 +55,7 @@ class Steps:
         }
 
 
-def shown(value: Any) -> str:
+def as_text(value: Any) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):
@@ -61,8 +63,8 @@ def shown(value: Any) -> str:
     return text if len(text) <= 200 else text[:200] + "…"
 
 
-def packed(found: Any) -> str:
-    text = json.dumps(found)
+def packed(outcome_form: Any) -> str:
+    text = json.dumps(outcome_form)
     if len(text) <= MOST_TEXT:
         return text
     return f"{len(text)}:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -80,32 +82,18 @@ def call(function: Callable[..., Any], arguments: list[Any]) -> list[Any]:
         where = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
         result: list[Any] = ["raises", f"{where}{kind.__qualname__}", f"raises {kind.__qualname__}"]
     else:
-        result = ["value", form(value), shown(value)]
+        result = ["value", form(value), as_text(value)]
     after = form(arguments)
-    changed = "" if after == before else f", leaving its arguments as {shown(arguments)}"
+    changed = "" if after == before else f", leaving its arguments as {as_text(arguments)}"
     return [result[0], packed([result[1], after]), f"{result[2]}{changed}"]
 
 
 def outcome(function: Callable[..., Any], arguments: list[Any], seconds: float) -> list[Any]:
-    fired = []
-
-    def up(*_: Any) -> None:
-        fired.append(True)
-        raise TimeUp
-
-    signal.signal(signal.SIGVTALRM, up)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    # What never comes back to the interpreter, such as sum(range(2 ** 63)), hears no signal: it
-    # is killed by one.
-    signal.setitimer(signal.ITIMER_PROF, 2 * seconds)
+    timer = Timer(seconds)
     try:
-        try:
-            found = call(function, arguments)
-            # A `finally` that returns would make an outcome of the end of its time.
-            return ["none", "time-out", ""] if fired else found
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            signal.setitimer(signal.ITIMER_PROF, 0)
+        with timer:
+            result = call(function, arguments)
+        return ["none", "time-out", ""] if timer.fired else result
     except TimeUp:
         return ["none", "time-out", ""]
     except NotData as error:
@@ -114,21 +102,21 @@ def outcome(function: Callable[..., Any], arguments: list[Any], seconds: float) 
         return ["none", type(error).__name__, ""]
 
 
-def work(request: dict[str, Any], first: int, patience: int, told: int) -> None:
-    """Call on every input from `first` on, saying through `told` how far it has come."""
+def work(request: dict[str, Any], first: int, patience: int, progress: int) -> None:
+    """Call on every input from `first` on, writing to `progress` how far it has come."""
     function, steps, total = None, Steps(), request["total_steps"]
-    for place, (name, text) in enumerate(request["inputs"][first:], first):
+    for index, (name, text) in enumerate(request["inputs"][first:], first):
         if function is None or request["fresh"]:
             function = load(request["source"], request["function"], steps.names())
         arguments = read(text)
-        os.write(told, struct.pack("ii", place, patience))
+        os.write(progress, struct.pack("ii", index, patience))
         steps.left, began = request["steps"], time.process_time()
-        found = outcome(function, arguments, request["seconds"])
+        result = outcome(function, arguments, request["seconds"])
         if steps.left < 0:
-            found = ["none", "too many steps", ""]
-        sys.stdout.write(json.dumps([name, *found]) + "\n")
+            result = ["none", "too many steps", ""]
+        sys.stdout.write(json.dumps([name, *result]) + "\n")
         sys.stdout.flush()
-        patience -= found[0] == "none"
+        patience -= result[0] == "none"
         seconds = time.process_time() - began
         total -= max(
             request["steps"] - steps.left, int(seconds * STEPS_PER_S) if seconds > 0.02 else 0
@@ -138,25 +126,14 @@ def work(request: dict[str, Any], first: int, patience: int, told: int) -> None:
 
 
 def main() -> None:
-    """Work in a child, since the first process of a jail dies of no signal of its own; an input
-    that takes the child along has no outcome, and the next child goes on after it."""
+    """An input that takes the child along has no outcome, and the next child goes on after it."""
     request = json.loads(sys.stdin.read())
     first, patience = 0, request["patience"]
     while first < len(request["inputs"]) and patience > 0:
-        heard, told = os.pipe()
-        child = os.fork()
-        if child == 0:
-            work(request, first, patience, told)
-            os._exit(0)
-        os.close(told)
-        said = b""
-        while part := os.read(heard, 65536):
-            said += part
-        os.close(heard)
-        status = os.waitpid(child, 0)[1]
-        if os.WIFEXITED(status) and (os.WEXITSTATUS(status) == 0 or not said):
+        status, progress = in_child(partial(work, request, first, patience))
+        if os.WIFEXITED(status) and (os.WEXITSTATUS(status) == 0 or not progress):
             sys.exit(os.WEXITSTATUS(status))
-        first, patience = struct.unpack("ii", said[-8:])
+        first, patience = struct.unpack("ii", progress[-8:])
         print(json.dumps([request["inputs"][first][0], "none", "time-out or death", ""]))
         first, patience = first + 1, patience - 1
 

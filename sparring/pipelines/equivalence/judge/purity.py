@@ -144,20 +144,20 @@ def _types(tree: ast.Module) -> str:
 
 def _defined(tree: ast.Module) -> frozenset[str]:
     """Every name that the module binds itself, wherever."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                found.add(name)
+                names.add(name)
             case ast.FunctionDef(name=name):
-                found.add(name)
+                names.add(name)
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
-                found.add(name)
+                names.add(name)
             case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
-                found.add(name)
+                names.add(name)
             case ast.alias():
-                found.add(node.asname or node.name)
-    return frozenset(found)
+                names.add(node.asname or node.name)
+    return frozenset(names)
 
 
 def _reason(node: ast.AST, known: frozenset[str]) -> str:

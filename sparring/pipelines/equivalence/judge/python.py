@@ -11,7 +11,7 @@ from typing import Any
 from sparring.core.types import Verdict
 from sparring.judge.python.judge import Judge
 from sparring.pipelines.equivalence.judge.checkers import INCIDENT, NOT_REFUTED
-from sparring.pipelines.equivalence.judge.crosshair import CrossHair, Found
+from sparring.pipelines.equivalence.judge.crosshair import CrossHair, SearchResult
 from sparring.pipelines.equivalence.judge.inputs import ToolMissing, inputs_for
 from sparring.pipelines.equivalence.judge.purity import impure, parse, unordered
 from sparring.pipelines.equivalence.judge.same import (
@@ -36,7 +36,7 @@ EXHAUSTED = "exhausted"
 STEPS_PER_S = 2_000_000  # a call's steps for each second of `timeout_s`
 _SEEDS = (1, 2)  # hash seeds of the runs that must agree with the first, whose seed is 0
 _MORE_SEEDS = (3, 4, 5, 6)  # where there are sets: two words in one have one of two orders
-_INCIDENT_S = 2.0
+_INCIDENT_PATHS = 40
 _ENOUGH = 10  # inputs compared, below which silence means nothing (if there are that many)
 
 
@@ -56,8 +56,8 @@ class PythonChecker:
 
     A call has `timeout_s` times two million steps, so that what comes of it does not hang on how
     busy the machine is; seconds of a processor end only what counts no steps. `work` is the steps
-    that the search for a difference may take; 0 leaves it out. `crosshair_s` seconds of symbolic
-    search follow an attack that found nothing; 0 leaves it out.
+    that the search for a difference may take; 0 leaves it out. `crosshair_paths` paths
+    of symbolic search follow an attack that found nothing; 0 leaves it out.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class PythonChecker:
         timeout_s: float = 2.0,
         inputs: int = 100,
         work: int = 20_000_000,
-        crosshair_s: float = 5.0,
+        crosshair_paths: int = 100,
         seed: int = 0,
         workers: int | None = None,
     ) -> None:
@@ -75,7 +75,7 @@ class PythonChecker:
         self.timeout_s, self.inputs, self.seed = timeout_s, inputs, seed
         self.steps, self.work = int(timeout_s * STEPS_PER_S), work
         self.judge = Judge(workers, timeout_s=3 * timeout_s + 2, sandbox=jail)
-        self.crosshair = CrossHair(jail, crosshair_s) if crosshair_s > 0 else None
+        self.crosshair = CrossHair(jail, crosshair_paths) if crosshair_paths > 0 else None
 
     async def __aenter__(self) -> PythonChecker:
         await self.judge.__aenter__()
@@ -91,12 +91,12 @@ class PythonChecker:
         try:
             tree, signature = _accept(p, function, "P")
             some = _spread(inputs_for(signature, [tree], 0, self.seed))
-            found = await self._steady(p, function, some, "P", 0.2, 3)
+            results = await self._steady(p, function, some, "P", 0.2, 3)
         except Refused as refusal:
             return refusal.verdict
         except NoOutcomes as error:
             return error.verdict
-        if some and not any(outcome.counts for outcome in found):
+        if some and not any(outcome.counts for outcome in results):
             return Verdict("fail", "no outcome", f"P came to nothing on {len(some)} inputs")
         return Verdict("pass", "compiles", str(signature))
 
@@ -144,27 +144,31 @@ class PythonChecker:
         pair = accept_pair(p, q, function)
         refuted = attacked.kind == "refuted"
         # What is refuted already is searched only for the record, and not for long.
-        budget_s = min(_INCIDENT_S, self.crosshair.budget_s) if refuted else None
+        paths = min(_INCIDENT_PATHS, self.crosshair.paths) if refuted else None
         try:
-            found = await self.crosshair.search(pair.p, pair.q, function, budget_s)
+            searched = await self.crosshair.search(pair.p, pair.q, function, paths)
         except ToolMissing as error:
             return attacked if refuted else Verdict("void", "tool", str(error))
         if refuted:
-            if found.kind == EXHAUSTED:
+            if searched.kind == EXHAUSTED:
                 why = f"all paths were exhausted, and yet: {attacked.detail}"
                 return Verdict("fail", INCIDENT, why)
             return attacked
-        if found.kind == "counterexample":
-            confirmed = await self.diverges(p, q, function, found.detail)
+        if searched.kind == "broken":
+            return Verdict("void", "crosshair", searched.detail)
+        if searched.kind == "counterexample":
+            confirmed = await self.diverges(p, q, function, searched.detail)
             if confirmed.passed:
                 return Verdict("fail", "refuted", f"{confirmed.detail} (found by CrossHair)")
             if confirmed.status == "void":
                 return confirmed
-            found = Found(NOT_REFUTED, f"CrossHair's {found.detail} shows nothing when it is run")
-        if found.kind == EXHAUSTED:
+            searched = SearchResult(
+                NOT_REFUTED, f"CrossHair's {searched.detail} shows nothing when it is run"
+            )
+        if searched.kind == EXHAUSTED:
             detail = f"all paths exhausted, and {attacked.detail}"
             return Verdict("pass", EXHAUSTED, detail)
-        return Verdict("pass", NOT_REFUTED, f"{attacked.detail}; {found.detail}")
+        return Verdict("pass", NOT_REFUTED, f"{attacked.detail}; {searched.detail}")
 
     async def seek(self, p: str, q: str, function: str) -> str | None:
         """An input of CrossHair's own finding that tells P and Q apart, if it has one."""
@@ -172,13 +176,13 @@ class PythonChecker:
             return None
         try:
             pair = accept_pair(p, q, function)
-            found = await self.crosshair.search(pair.p, pair.q, function)
+            searched = await self.crosshair.search(pair.p, pair.q, function)
         except (Refused, ToolMissing):
             return None
-        if found.kind != "counterexample":
+        if searched.kind != "counterexample":
             return None
-        confirmed = await self.diverges(p, q, function, found.detail)
-        return found.detail if confirmed.passed else None
+        confirmed = await self.diverges(p, q, function, searched.detail)
+        return searched.detail if confirmed.passed else None
 
     async def _attack(self, pair: Pair) -> Verdict:
         tried = inputs_for(pair.signature, pair.trees, self.inputs, self.seed)
@@ -206,23 +210,23 @@ class PythonChecker:
 
     async def _searched(self, pair: Pair, tried: list[list[Any]], compared: int) -> Verdict:
         """Thousands of inputs more. What the search shows is believed when it is shown again."""
-        found = await search(self.judge, pair, tried, self.work, self.steps // 40, self.seed)
-        for text in found.different:
+        searched = await search(self.judge, pair, tried, self.work, self.steps // 40, self.seed)
+        for text in searched.different:
             confirmed = await self.diverges(pair.p, pair.q, pair.function, text)
             if confirmed.passed:
                 return Verdict("fail", "refuted", confirmed.detail)
             if confirmed.status == "void":
                 return confirmed
-        for text in found.lost[:1]:
+        for text in searched.lost[:1]:
             values = read_input(text, pair.signature)
             [a] = await self._steady(pair.p, pair.function, [values], "P")
             [b] = await self._steady(pair.q, pair.function, [values], "Q")
             if a.counts and not b.counts:
                 why = f"Q came to nothing ({b.form}) on {values!r:.200}, where P {_said(a)}"
                 return Verdict("fail", "no outcome", why)
-        whole = f", {found.whole} among them" if found.whole else ""
+        whole = f", {searched.whole} among them" if searched.whole else ""
         return Verdict(
-            "pass", NOT_REFUTED, f"the same on {compared + found.compared} inputs{whole}"
+            "pass", NOT_REFUTED, f"the same on {compared + searched.compared} inputs{whole}"
         )
 
     async def _steady(
@@ -259,10 +263,10 @@ class PythonChecker:
                 for hash_seed in (*_SEEDS, *(_MORE_SEEDS if sets else ()))
             )
         )
-        for found in again:
-            for i, outcome in zip(order, found, strict=True):
+        for results in again:
+            for i, outcome in zip(order, results, strict=True):
                 if differ(first[i], outcome):
-                    both = f"{first[i].shown:.100}, then {outcome.shown:.100}"
+                    both = f"{first[i].text:.100}, then {outcome.text:.100}"
                     why = f"{name} on {list(inputs[i])!r:.200}: {both}"
                     raise NoOutcomes(Verdict("void", "not deterministic", why))
         return first
@@ -305,7 +309,7 @@ def _told_apart(values: list[Any], a: Outcome, b: Outcome) -> Verdict:
             return Verdict("fail", "no outcome", why)
     if differ(a, b):
         return Verdict("pass", "differ", _difference(values, a, b))
-    return Verdict("fail", "same", f"on {values!r:.500} both: {a.shown}")
+    return Verdict("fail", "same", f"on {values!r:.500} both: {a.text}")
 
 
 def _difference(values: Sequence[Any], a: Outcome, b: Outcome) -> str:
@@ -313,4 +317,4 @@ def _difference(values: Sequence[Any], a: Outcome, b: Outcome) -> str:
 
 
 def _said(outcome: Outcome) -> str:
-    return outcome.shown if outcome.kind == "raises" else f"gives {outcome.shown}"
+    return outcome.text if outcome.kind == "raises" else f"gives {outcome.text}"

@@ -37,7 +37,7 @@ class Outcome:
 
     kind: str
     form: str
-    shown: str
+    text: str
 
     @property
     def counts(self) -> bool:
@@ -91,11 +91,11 @@ async def outcomes(
         raise NoOutcomes(Verdict("void", done.kind, done.detail, done.seconds))
     if done.kind == "time-out":  # its steps and seconds would have ended it long before
         raise NoOutcomes(Verdict("void", "overloaded", done.detail, done.seconds))
-    found = _read(done.stdout, len(inputs))
-    if done.status == "fail" and not found and done.kind == "exception":
+    by_number = _read(done.stdout, len(inputs))
+    if done.status == "fail" and not by_number and done.kind == "exception":
         raise NoOutcomes(Verdict("fail", "exception", _last_line(done), done.seconds))
     lost = Outcome("none", NOT_REACHED, "")
-    return [found.get(number, lost) for number in range(len(inputs))]
+    return [by_number.get(number, lost) for number in range(len(inputs))]
 
 
 def _last_line(done: Execution) -> str:
@@ -122,12 +122,12 @@ def _alone(text: str) -> str:
 
 def _read(stdout: str, count: int) -> dict[int, Outcome]:
     """The outcomes that were printed; a torn last line is none."""
-    found: dict[int, Outcome] = {}
+    by_number: dict[int, Outcome] = {}
     for line in stdout.split("\n")[:-1]:
         try:
-            number, kind, form, shown = json.loads(line)
+            number, kind, form, text = json.loads(line)
         except (ValueError, RecursionError, TypeError):
             continue
         if isinstance(number, int) and 0 <= number < count:
-            found[number] = Outcome(str(kind), str(form), str(shown))
-    return found
+            by_number[number] = Outcome(str(kind), str(form), str(text))
+    return by_number

@@ -10,7 +10,7 @@ from typing import Any
 
 from sparring.core.types import Verdict
 from sparring.judge.python.judge import Judge
-from sparring.pipelines.equivalence.judge.inputs import constants_of
+from sparring.pipelines.equivalence.judge.inputs import constants_of, periods_of
 from sparring.pipelines.equivalence.judge.instrument import instrumented
 from sparring.pipelines.equivalence.judge.same import SAFETY_S, NoOutcomes, inside
 from sparring.pipelines.equivalence.judge.signature import Signature, Type
@@ -18,7 +18,8 @@ from sparring.pipelines.equivalence.judge.signature import Signature, Type
 _INSIDE = ("form_inside", "mutate_inside", "search_inside", "domains_inside")
 _GUIDED = 4000  # inputs that are led by what they reach
 _MOST_SEEDS = 400
-_WIDE = {1: 10, 2: 3}  # times the work, where so many integers are tried value by value
+_MOST_PERIODS = 4
+_WIDE = {1: 10, 2: 5}  # times the work, where so many integers are tried value by value
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ async def search(
         "function": pair.function,
         "types": [_tree(kind) for kind in pair.signature.types],
         "constants": {name: repr(values) for name, values in constants_of(pair.trees).items()},
+        "periods": periods_of(pair.trees)[:_MOST_PERIODS],
         "corpus": [repr(list(values)) for values in seeds[:_MOST_SEEDS]],
         "inputs": _GUIDED,
         "work": work // 4,

@@ -16,6 +16,7 @@ from typing import Any
 from sparring.pipelines.equivalence.judge.form_inside import (
     OPERATORS,
     NotData,
+    Timer,
     TimeUp,
     form,
     load,
@@ -46,14 +47,15 @@ Key = tuple[int, int]  # which of the two functions, and the place in it
 class Search:
     """Both functions, plain and counting, and what is known of them so far."""
 
-    def __init__(self, request: dict[str, Any], skipped: set[int], told: int) -> None:
+    def __init__(self, request: dict[str, Any], skipped: set[int], progress: int) -> None:
         function, self.types = request["function"], request["types"]
         self.steps, self.patience = request["steps"], request["patience"]
+        self.periods = request["periods"]
         self.constants = {name: read(text) for name, text in request["constants"].items()}
         self.rng = random.Random(request["seed"])
         self.mutator = Mutator(self.rng, self.constants)
         self.tried = self.compared = self.work = self.turn = 0
-        self.skipped, self.told = skipped, told
+        self.skipped, self.progress = skipped, progress
         self.different: list[Values] = []
         self.lost: list[Values] = []
         self.side = self.left = 0
@@ -69,32 +71,36 @@ class Search:
     def next_turn(self) -> bool:
         """Say what comes next, so that it is known what took the process along; whether to."""
         self.turn += 1
-        os.write(self.told, struct.pack("q", self.turn))
+        os.write(self.progress, struct.pack("q", self.turn))
         return self.turn not in self.skipped
 
     # what a counting program says of itself
 
-    def mark(self, place: int) -> bool:
+    def mark(self, position: int) -> bool:
         self.left -= 1
         if self.left < 0:
             self.spent = True
             raise TimeUp
-        self.reached.add((self.side, place))
+        self.reached.add((self.side, position))
         return True
 
-    def value(self, place: int, value: Any) -> Any:
-        self.mark(place)
+    def value(self, position: int, value: Any) -> Any:
+        self.mark(position)
         return value
 
-    def note(self, place: int, a: Any, name: str, b: Any) -> Any:
+    def note(self, position: int, a: Any, name: str, b: Any) -> Any:
         self.left -= 1
-        if type(a) in NUMBERS and type(b) in NUMBERS:
+        key = (self.side, position)
+        if type(a) is tuple and type(b) is tuple:
+            distance = tuple_distance(a, b)
+            if distance is not None and distance < self.near.get(key, (math.inf,))[0]:
+                self.near[key] = (distance, distance, 0)
+        elif type(a) in NUMBERS and type(b) in NUMBERS:
             distance = abs(a - b) if a == a and b == b else None
-            key = (self.side, place)
             if distance is not None and distance < self.near.get(key, (math.inf,))[0]:
                 self.near[key] = (distance, a, b)
         elif type(a) in PLAIN and type(b) in PLAIN:
-            self.operands[(self.side, place)] = (a, b)
+            self.operands[key] = (a, b)
         return OPERATORS[name](a, b)
 
     def counted(self, side: int, arguments: Values, steps: int) -> Any:
@@ -148,32 +154,22 @@ class Search:
     def compare_chunk(self, chunk: list[Values]) -> bool:
         """Whether it came to its end in time."""
         p, q = self.plain
-        fired: list[bool] = []
-
-        def up(*_: Any) -> None:
-            fired.append(True)
-            raise TimeUp
-
-        signal.signal(signal.SIGVTALRM, up)
-        signal.setitimer(signal.ITIMER_VIRTUAL, CHUNK_S)
-        signal.setitimer(signal.ITIMER_PROF, 2 * CHUNK_S)
+        timer = Timer(CHUNK_S)
         try:
-            for values in chunk:
-                mine, theirs = values, values
-                if not self.immutable:
-                    mine, theirs = fresh(values), fresh(values)
-                of_p, of_q = outcome_of(p, mine), outcome_of(q, theirs)
-                if fired:
-                    break
-                self.tried += 1
-                if of_p is not None and of_q is not None:
-                    self.judge(values, of_p, of_q, mine, theirs)
+            with timer:
+                for values in chunk:
+                    mine, theirs = values, values
+                    if not self.immutable:
+                        mine, theirs = fresh(values), fresh(values)
+                    of_p, of_q = outcome_of(p, mine), outcome_of(q, theirs)
+                    if timer.fired:
+                        break
+                    self.tried += 1
+                    if of_p is not None and of_q is not None:
+                        self.judge(values, of_p, of_q, mine, theirs)
         except TimeUp:
             pass
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            signal.setitimer(signal.ITIMER_PROF, 0)
-        return not fired
+        return not timer.fired
 
     @property
     def done(self) -> bool:
@@ -183,7 +179,7 @@ class Search:
 
     def cost(self, inputs: Callable[[int], list[Values]]) -> list[tuple[int, int]]:
         """Steps of both functions on inputs of growing size, until one is dear: [(size, steps)]."""
-        found, most = [], 0
+        costs, most = [], 0
         for size in PROBES:
             for values in inputs(size):
                 before = self.work
@@ -191,8 +187,8 @@ class Search:
                 most = max(most, self.work - before)
             if most > 20 * self.steps or self.done:
                 break
-            found.append((size, most))
-        return found
+            costs.append((size, most))
+        return costs
 
     def observed(self, values: Values) -> bool:
         """Compare, and note what it reached and how near its comparisons came; whether any of
@@ -245,17 +241,19 @@ class Search:
                 return
 
     def secant(self, key: Key, path: tuple[int, ...], over: Callable[[], bool]) -> None:
-        """Where the line through two distances meets zero, and some of the way to there."""
+        """Where the line through two distances meets zero, and some of the way to there. Steps of
+        what the programs divide by keep the remainders that were needed to come here."""
         distance, values = self.best[key]
         x = item_at(values, path)
-        for step in (1, -1):
+        for step in (1, -1, *self.periods):
             self.observed(with_item(values, path, x + step))
             slope = self.near[key][0] - distance if key in self.near else 0
-            jump = -distance / slope * step if slope and distance < 1e300 else math.inf
-            if not abs(jump) < 1e18:
+            steps = -distance / slope if slope and distance < 1e300 else math.inf
+            if not abs(steps) < 1e18:
                 continue
             for factor in (1.0, 0.5, 0.75, 0.34, 0.1):
-                for target in {x + math.floor(jump * factor), x + math.ceil(jump * factor)}:
+                for jump in (math.floor(steps * factor), math.ceil(steps * factor)):
+                    target = x + jump * step
                     if over():
                         return
                     self.observed(with_item(values, path, target))
@@ -284,6 +282,13 @@ def alike(a: tuple[Any, Any], b: tuple[Any, Any]) -> bool:
         return form(x) == form(y)
     except (NotData, RecursionError):
         return True  # refused elsewhere
+
+
+def tuple_distance(a: tuple[Any, ...], b: tuple[Any, ...]) -> float | None:
+    """The sum of what corresponding numbers differ by, where all are numbers."""
+    if len(a) != len(b) or not {*map(type, a), *map(type, b)} <= {int, bool}:
+        return None
+    return sum(abs(x - y) for x, y in zip(a, b, strict=True))
 
 
 def fresh(value: Any) -> Any:

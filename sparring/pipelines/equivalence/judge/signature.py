@@ -61,26 +61,26 @@ class Signature:
 
 def signature_of(tree: ast.Module, function: str) -> Signature:
     """The signature of a module's function; refuses what is not wholly typed."""
-    found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function]
-    if len(found) != 1:
+    definitions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function]
+    if len(definitions) != 1:
         raise BadSignature(
-            f"it defines {function} {len(found)} times; once was expected"
-            if found
+            f"it defines {function} {len(definitions)} times; once was expected"
+            if definitions
             else f"it defines no function {function!r}"
         )
-    arguments = found[0].args
+    arguments = definitions[0].args
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
         raise BadSignature(f"{function} takes more than arguments by place")
-    if _yields(found[0]):
+    if _yields(definitions[0]):
         raise BadSignature(f"{function} is a generator; its values are no data")
     taken = [*arguments.posonlyargs, *arguments.args]
     untyped = [a.arg for a in taken if a.annotation is None]
-    if untyped or found[0].returns is None:
+    if untyped or definitions[0].returns is None:
         what = f"parameter {untyped[0]!r}" if untyped else "its result"
         raise BadSignature(f"{function} has no type: {what} is not annotated")
     return Signature(
         tuple(read_type(a.annotation) for a in taken if a.annotation is not None),
-        read_type(found[0].returns, result=True),
+        read_type(definitions[0].returns, result=True),
         tuple(ast.dump(d) for d in arguments.defaults),
     )
 
