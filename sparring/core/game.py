@@ -64,6 +64,10 @@ class Outcome:
         self.void = void
 
 
+class Remote(str):
+    """The config's word for the jail, where judges are to rule on other machines."""
+
+
 class _Closed:
     """Stands for the judge of a game that is not open."""
 

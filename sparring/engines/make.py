@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sparring.engines.engine import OwnEngine
-from sparring.judge.python import programs
 from sparring.run.config import Config
 
 if TYPE_CHECKING:
@@ -44,9 +43,7 @@ def spread(config: Config, own: OwnEngine, device: str) -> OwnEngine:
     asked = config.ray.gpus
     gpus = asked if asked is not None else float(device.startswith("cuda"))
     make = partial(make_replica, config)
-    pool = RayPool(own, make, config.ray, gpus, whole=not config.learn.spread)
-    programs.elsewhere = config.ray.judges
-    return pool
+    return RayPool(own, make, config.ray, gpus, whole=not config.learn.spread)
 
 
 def make_replica(config: Config) -> OwnEngine:

@@ -14,6 +14,7 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError, create_model
 
 from sparring.core.errors import ConfigError
+from sparring.core.game import Remote
 from sparring.core.nearest import nearest
 from sparring.core.plugin import Kind, bridges, load, names, plugins
 from sparring.run.cluster import RayConfig
@@ -218,6 +219,12 @@ class Config(Section):
     tracking: TrackingConfig = Field(default_factory=TrackingConfig)
     canary: float = Field(0.1, gt=0)  # nats per token between sampled and learner's logprobs
     sandbox: Literal["bubblewrap", "unsafe"] = "bubblewrap"
+
+    @property
+    def jail(self) -> str:
+        """The sandbox as games are opened with it: remote where Ray's tasks rule."""
+        remote = self.ray.replicas and self.ray.judges
+        return Remote(self.sandbox) if remote else self.sandbox
 
     @property
     def horizon(self) -> int | None:

@@ -123,7 +123,7 @@ def play_programs(parts: Parts, name: str, kind: str, count: int, chat: Chat) ->
     async def play() -> list[Episode]:
         jobs = [_job(parts, name, kind, i) for i in range(count)]
         sampling = Sampling(**parts.config.sampling.model_dump())
-        async with opened(parts.curriculum.all_games(), parts.config.sandbox):
+        async with opened(parts.curriculum.all_games(), parts.config.jail):
             return await collect(jobs, _nobody, sampling=sampling, transcribe=transcribe)
 
     episodes = asyncio.run(play())

@@ -87,7 +87,7 @@ async def _play(
     resume_at: str | None,
     progress: Progress,
 ) -> None:
-    async with opened(parts.curriculum.all_games(), parts.config.sandbox):
+    async with opened(parts.curriculum.all_games(), parts.config.jail):
         try:
             if demonstrated is not None:
                 with interrupt.deferred():

@@ -297,10 +297,17 @@ def test_what_the_cluster_cannot_give_is_said_at_the_start(cluster: Any) -> None
 
 
 def test_judges_rule_as_tasks(cluster: Any) -> None:
+    from sparring.core.game import Remote
+    from sparring.judge.python.programs import make_judge
     from sparring.judge.python.ray import RayJudge
 
+    assert not isinstance(make_judge("unsafe", 5), RayJudge)
+    config = load_recipe("tictactoe", ["ray.replicas=1", "ray.judges=true", "sandbox=unsafe"])
+    assert isinstance(config.jail, Remote) and config.jail == "unsafe"
+
     async def rule() -> list[str]:
-        async with RayJudge(timeout_s=5, sandbox="unsafe") as judge:
+        async with make_judge(Remote("unsafe"), 5) as judge:
+            assert isinstance(judge, RayJudge)
             code = "def double(x):\n    return 2 * x"
             right, wrong, run = await asyncio.gather(
                 judge.tests(code, ["assert double(2) == 4"]),

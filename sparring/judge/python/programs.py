@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Collection
 from functools import lru_cache
 
+from sparring.core.game import Remote
 from sparring.core.types import Task, Verdict, VoidGame
 from sparring.judge.python.judge import Execution, Judge
 from sparring.judge.python.ray import RayJudge
@@ -26,11 +27,8 @@ OUTSIDE = frozenset(
 DUNDERS = frozenset({"__init__", "__name__"})
 
 
-elsewhere = False  # whether rulings are made in Ray's tasks; set before games are opened
-
-
 def make_judge(sandbox: str, timeout_s: float) -> Judge:
-    make = RayJudge if elsewhere else Judge
+    make = RayJudge if isinstance(sandbox, Remote) else Judge
     return make(timeout_s=timeout_s, sandbox="unsafe" if sandbox == "unsafe" else "bwrap")
 
 

@@ -23,6 +23,7 @@ CPU_S = 60  # of GHC and of z3, each: a proof that takes more is no proof
 WALL_S = 600.0  # a machine so busy that this passes is the judge's fault, not the proof's
 Z3_WORK = 400_000_000  # z3's own count of what it does for one question, whatever the machine
 Z3_MB = 2048
+OPTIONS = ("-fforce-recomp", "-outputdir", "o", "-fplugin-opt=LiquidHaskell:--no-annotations")
 RTS = ("+RTS", "-A64m", "-RTS")  # GHC collects less garbage: a fifth less time
 PROOF_MB = 600  # of memory that one check may come to, z3 included
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -136,7 +137,7 @@ class LiquidHaskell:
             folder.chmod(0o755)
             (folder / f"{NAME}.hs").write_text(text, encoding="utf-8")
             _limited_z3(folder)
-            words = [*command(), "-fforce-recomp", "-outputdir", "o", f"{NAME}.hs", *RTS]
+            words = [*command(), *OPTIONS, f"{NAME}.hs", *RTS]
             # The tool writes beside the module, and the jail's own /tmp is where it may.
             where = "/tmp" if self.sandbox == "bwrap" else str(folder)
             script = (
