@@ -3,5 +3,8 @@
 from sparring.core.plugin import Plugin
 
 plugin = Plugin(
-    "training", package=__name__, teachers={"credit": "sparring.training.lessons:FromCredit"}
+    "training",
+    package=__name__,
+    teachers={"credit": "sparring.training.lessons:FromCredit"},
+    report=["sparring.view.imitation:section"],
 )

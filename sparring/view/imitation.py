@@ -1,0 +1,61 @@
+"""The part of a report on a warm start: what imitation brought, and what self-play added to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sparring.core.formatting import esc, number
+from sparring.view.markup import game_name
+from sparring.view.metrics import EXACT
+from sparring.view.part import ReportPart
+from sparring.view.results import UNTRAINED, not_lost, shares
+from sparring.view.rundata import RunData, is_number
+
+IMITATED = "after_imitation"
+_HEADS = ("Measure", "Untrained", "After imitation", "After self-play", "Self-play added")
+
+
+def section(run: RunData) -> ReportPart | None:
+    """One card for each game of the closing evaluation whose policy began by imitation."""
+    before, cards = run.evaluation.get(UNTRAINED, {}), []
+    for game, results in run.evaluation.items():
+        if not isinstance(results, Mapping) or IMITATED not in results:
+            continue
+        stages = [before.get(game, {}), results[IMITATED], results]
+        rows = "".join(_row(*measure) for measure in _measures(stages))
+        heads = "".join(f"<th{' class=num' * (i > 0)}>{h}</th>" for i, h in enumerate(_HEADS))
+        cards.append(
+            f'<div class="card"><h3>{esc(game_name(game))}: imitation, then self-play</h3>'
+            f'<table class="results"><thead><tr>{heads}</tr></thead>{rows}</table>'
+            f'<p class="caption">{esc(_ends(run))}</p></div>'
+        )
+    return ReportPart(results="".join(cards)) if cards else None
+
+
+def _measures(stages: list[Any]) -> Iterator[tuple[str, list[float | None], bool]]:
+    """Title, values before, between and after, and whether they are shares."""
+    last = stages[-1]
+    for opponent, result in last.items():
+        if shares(result):
+            values = [
+                not_lost(found) if (found := shares(one.get(opponent))) else None for one in stages
+            ]
+            yield f"Not lost against {opponent}", values, True
+    for key in last.get("exact", {}):
+        title, _, percent = EXACT.get(key, (key.replace("_", " "), "", False))
+        values = [one.get("exact", {}).get(key) for one in stages]
+        yield title, [v if is_number(v) else None for v in values], percent
+
+
+def _row(title: str, values: list[float | None], percent: bool) -> str:
+    fitted, trained = values[1:]
+    added = None if fitted is None or trained is None else trained - fitted
+    cells = [*values, added]
+    texts = ["–" if value is None else number(value, percent) for value in cells]
+    return f"<tr><td>{esc(title)}</td>{''.join(f'<td class=num>{t}</td>' for t in texts)}</tr>"
+
+
+def _ends(run: RunData) -> str:
+    detail = next((e.get("detail", "") for e in run.events if e.get("event") == "imitated"), "")
+    return f"Imitation ends, and the curves begin, at iteration 0. {detail}"
