@@ -18,6 +18,7 @@ from sparring.cli.arguments import Seed, number
 from sparring.cli.console import AsJson, Policy, console, say, show, show_evaluation
 from sparring.cli.groups import Commands
 from sparring.cli.submit import submit
+from sparring.cli.view_command import view
 from sparring.core.plugin import find, load_all
 from sparring.launch.processes import refuse_several
 from sparring.run import console_log
@@ -237,6 +238,7 @@ def default_folder(name: str, resume: bool) -> Path:
 
 
 app.command()(submit)
+app.command()(view)
 _commands = Commands(app)
 for _module in (benchmarks, games, policies, judge_command):
     _module.add_commands(_commands)

@@ -153,6 +153,11 @@ class Game:
         """The game drawn step by step; empty where there is nothing to draw."""
         return []
 
+    def scene(self, view: View, seat: str) -> str:
+        """A position as the player to move sees it, as SVG or HTML, for whoever plays in a browser;
+        an element with `data-action` is a move to click on."""
+        return ""
+
     def record(self, episode: Episode) -> dict[str, Any]:
         """What a person looks for first in a line of recorded games."""
         return {}

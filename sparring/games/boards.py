@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from sparring.core.formatting import esc, number, signed
 from sparring.core.game import Frame
@@ -65,16 +66,39 @@ def draw_board(moves: list[int], given: int) -> str:
             parts.append(f'<text class="cell" x="{x + 50}" y="{y + 57}">{cell}</text>')
             continue
         order = moves.index(cell)
-        pale = " pale" if order < given else ""
-        if order % 2 == 0:
-            shape = f"M{x + 28},{y + 28}l44,44m0,-44l-44,44"
-            parts.append(f'<path class="mark seat-0{pale}" d="{shape}"/>')
+        parts.append(_mark(cell, order % 2, " pale" if order < given else ""))
+    return _framed("".join(parts) + _won(moves))
+
+
+def tictactoe_position(board: str) -> str:
+    """A board to play on: a free cell is a move."""
+    parts = []
+    for cell, mark in enumerate(board):
+        x, y = 100 * (cell % 3), 100 * (cell // 3)
+        if mark == ".":
+            parts.append(
+                f'<g data-action="{cell}" role="button" tabindex="0" aria-label="cell {cell}">'
+                f'<rect class="free" x="{x + 5}" y="{y + 5}" width="90" height="90" rx="14"/>'
+                f'<text class="cell" x="{x + 50}" y="{y + 57}">{cell}</text></g>'
+            )
         else:
-            parts.append(f'<circle class="mark seat-1{pale}" cx="{x + 50}" cy="{y + 50}" r="24"/>')
+            parts.append(_mark(cell, "XO".index(mark)))
+    return _framed("".join(parts))
+
+
+def _mark(cell: int, seat: int, pale: str = "") -> str:
+    x, y = 100 * (cell % 3), 100 * (cell // 3)
+    if seat == 0:
+        shape = f"M{x + 28},{y + 28}l44,44m0,-44l-44,44"
+        return f'<path class="mark seat-0{pale}" d="{shape}"/>'
+    return f'<circle class="mark seat-1{pale}" cx="{x + 50}" cy="{y + 50}" r="24"/>'
+
+
+def _framed(inner: str) -> str:
     lines = "M100,8v284M200,8v284M8,100h284M8,200h284"
     return (
         '<svg class="board" viewBox="0 0 300 300" role="img" aria-label="board">'
-        f'<path class="rules" d="{lines}"/>{"".join(parts)}{_won(moves)}</svg>'
+        f'<path class="rules" d="{lines}"/>{inner}</svg>'
     )
 
 
@@ -141,6 +165,12 @@ def draw_hand(cards: str, history: str, chips: int | None) -> str:
         '<svg class="hand" viewBox="0 0 380 230" role="img" aria-label="cards and pot">'
         f"{''.join(parts)}{pot}</svg>"
     )
+
+
+def kuhn_position(infoset: str, seat: int) -> str:
+    """The own card and the pot; the other player's card stays face down."""
+    card, history = infoset[0], infoset[1:]
+    return draw_hand(card + "?" if seat == 0 else "?" + card, history, None)
 
 
 def _card(card: str, x: int, name: str, said: str, at: int, won: bool) -> str:
@@ -219,6 +249,24 @@ def draw_goods(
     return (
         f'<table class="goods"><thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody>'
         f"<tfoot><tr><th>Gained</th>{gains}</tr></tfoot></table>"
+    )
+
+
+def negotiation_position(state: Mapping[str, Any], seat: int) -> str:
+    """The own goods, what each is worth to their holder, and the offer on the table."""
+    rows = "".join(
+        f'<tr><th>{esc(good)}</th><td class="num">{count}</td>'
+        f'<td class="worth">at {state["values"][good]}</td></tr>'
+        for good, count in state["holding"].items()
+    )
+    offer = "No offer is on the table."
+    if state["offer"] is not None:
+        give, take = state["offer"]
+        offer = f"You are offered {_bundle(give)} for {_bundle(take)}."
+    return (
+        f'<div class="seat-{seat}"><table class="goods"><thead><tr><td></td>'
+        f'<th colspan="2">You hold</th></tr></thead><tbody>{rows}</tbody></table>'
+        f'<p class="note">{esc(offer)} {state["left"]} moves are left.</p></div>'
     )
 
 

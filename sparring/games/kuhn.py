@@ -108,6 +108,11 @@ class KuhnPoker(Game):
 
         return kuhn_frames(episode)
 
+    def scene(self, view: View, seat: str) -> str:
+        from sparring.games.boards import kuhn_position
+
+        return kuhn_position(view.state, self.seats.index(seat))
+
     def tree(self) -> Tree:
         forfeits = cost_of_forfeit(2, self.invalid, self.invalid_other)
         deals = [(a + b, "") for a in CARDS for b in CARDS if a != b]

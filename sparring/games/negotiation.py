@@ -247,6 +247,11 @@ class SimpleNegotiation(Game):
 
         return negotiation_frames(episode)
 
+    def scene(self, view: View, seat: str) -> str:
+        from sparring.games.boards import negotiation_position
+
+        return negotiation_position(view.state, self.seats.index(seat))
+
     def scripted(self, view: View, seed: int) -> str:
         """A strong player, not a perfect one: it takes the other's values for the average ones,
         accepts what brings it more than it brings the other, and offers what should gain both

@@ -180,6 +180,11 @@ class TicTacToe(Game):
 
         return tictactoe_frames(episode)
 
+    def scene(self, view: View, seat: str) -> str:
+        from sparring.games.boards import tictactoe_position
+
+        return tictactoe_position(view.state)
+
     def perfect(self, view: View, seed: int) -> str:
         """One of the moves that keep the value of the board, picked by the seed."""
         return str(random.Random(seed).choice(optimal(view.state)))

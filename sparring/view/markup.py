@@ -1,4 +1,4 @@
-"""The names of games and opponents, as the report says them."""
+"""The names of games, seats and opponents as people read them, and the colour of each seat."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from sparring.core.formatting import humanise
 from sparring.core.plugin import names
 from sparring.run.games import game_class
 
+SEAT_COLOURS = 6  # that the style sheet has
 OPPONENTS = {
     "random": "random play",
     "perfect": "perfect play",
@@ -26,6 +27,23 @@ def game_name(game: str) -> str:
         except (ConfigError, ImportError):
             pass  # a run may have been played where another plug-in was installed
     return humanise(game.rpartition(":")[2])
+
+
+def seat_name(seat: str) -> str:
+    return seat.upper() if len(seat) == 1 else seat[:1].upper() + seat[1:]
+
+
+def seat_number(game: str, seat: str) -> int:
+    """Which of its game's seats this is, counted from 0; 0 where the game is not known here."""
+    try:
+        seats = game_class(game).seats if game in names("games") or ":" in game else ()
+    except (ConfigError, ImportError):
+        seats = ()
+    return seats.index(seat) if seat in seats else 0
+
+
+def seat_colour(game: str, seat: str) -> str:
+    return f"seat-{seat_number(game, seat) % SEAT_COLOURS}"
 
 
 def opponent_name(policy: str) -> str:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sparring.core.formatting import humanise
-from sparring.view.markup import game_name, opponent_name
+from sparring.view.markup import (
+    game_name,
+    opponent_name,
+    seat_colour,
+    seat_name,
+    seat_number,
+)
 
 EVALUATION, REWARDS, GAMES = "How well it plays", "Rewards", "How the games go"
 LEARNING, SPEED = "How it learns", "Time and speed"
@@ -25,6 +32,7 @@ class Place:
     label: str = ""  # of the curve, where a chart has several
     percent: bool = False
     whole: bool = False  # the axis of a share runs from 0 to 100 %
+    colour: str = ""  # of a curve that is a seat's
 
 
 @dataclass
@@ -33,6 +41,7 @@ class Chart:
 
     place: Place
     curves: list[tuple[str, str]] = field(default_factory=list)
+    colours: dict[str, str] = field(default_factory=dict)  # key -> a seat's colour
 
 
 # key -> section, title, explanation, is a share
@@ -178,8 +187,29 @@ EXACT |= {
     "cells_new": ("Cells told that the other does not see", "And correct.", False),
     "cells_used": ("Cells told and used", "Part of what was agreed on.", False),
 }
+# the exact measures worth a headline
+HEADS = ("regret", "exploitability", "surplus", "score", "agreement")
+EVENTS = {
+    "rollback": "Rolled back",
+    "stopped": "Stopped",
+    "damaged_checkpoint": "Damaged checkpoint",
+    "resumed": "Resumed",
+    "config": "Config changed",
+    "not_trainable": "Not trained",
+    "duplicates": "Lines written twice",
+}
 ENDINGS = {"wins": "won", "draws": "drawn", "losses": "lost", "invalid": "invalid move"}
 SHARES = ("rate", "share", "fraction", "accuracy", "validity")
+
+
+def event_title(event: Mapping[str, Any]) -> str:
+    kind = str(event.get("event", "event"))
+    return EVENTS.get(kind) or humanise(kind)
+
+
+def is_calm(event: Mapping[str, Any]) -> bool:
+    """Whether an event needs nobody's attention."""
+    return event.get("event") in ("resumed", "config", "not_trainable")
 
 
 def charts(keys: Iterable[str]) -> dict[str, list[Chart]]:
@@ -191,6 +221,8 @@ def charts(keys: Iterable[str]) -> dict[str, list[Chart]]:
         group = found.setdefault(where.section, {})
         chart = group.setdefault((where.tag, where.title), Chart(where))
         chart.curves.append((key, where.label))
+        if where.colour:
+            chart.colours[key] = where.colour
     return {
         section: [part for chart in group.values() for part in _parts(chart)]
         for section, group in found.items()
@@ -251,7 +283,9 @@ def _by_seat(head: str, game: str, seat: str) -> Place:
         title, explain = "Reward by seat", "Mean reward of each seat, over all games."
     else:
         title, explain = "What each seat expects", "Running mean that rewards are measured against."
-    return Place(REWARDS, title, explain, game_name(game), seat)
+    return Place(
+        REWARDS, title, explain, game_name(game), seat_name(seat), colour=seat_colour(game, seat)
+    )
 
 
 def _unknown(key: str, head: str, rest: list[str]) -> Place:
@@ -281,11 +315,11 @@ def _rank(key: str) -> int:
         return 20 + after.index(key)
     head, *rest = key.split("/")
     if head in ("reward", "baseline") and len(rest) > 1:
-        return 90 + 2 * (head == "baseline") + (rest[-1] in ("o", "second"))  # x before o
+        return 90 + 8 * (head == "baseline") + seat_number(rest[0], rest[-1])
     return 200 if head == "eval" else 100
 
 
 def _parts(chart: Chart) -> list[Chart]:
     """A chart with too many curves becomes several."""
     cuts = range(0, len(chart.curves), MOST_SERIES)
-    return [Chart(chart.place, chart.curves[at : at + MOST_SERIES]) for at in cuts]
+    return [Chart(chart.place, chart.curves[at : at + MOST_SERIES], chart.colours) for at in cuts]

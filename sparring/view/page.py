@@ -13,15 +13,16 @@ from typing import Any
 from sparring.core.formatting import duration, esc, listing, number
 from sparring.core.plugin import load_all
 from sparring.run.rundir import write_whole
-from sparring.view.curves import chart_card, event_title
+from sparring.view.curves import chart_cards
+from sparring.view.ladder_page import ladder_intro
 from sparring.view.markup import game_name
-from sparring.view.metrics import charts
+from sparring.view.metrics import event_title, is_calm
 from sparring.view.part import ReportPart, Section
 from sparring.view.replays import replays
 from sparring.view.results import headlines, ladder_figure, results_table, tiles
 from sparring.view.rundata import RunData, is_number, read_run, series
 
-HERE = Path(__file__).parent
+STATIC = Path(__file__).parent / "static"
 LOGO = (
     '<svg class="logo" viewBox="0 0 44 24" aria-hidden="true"><path class="seat-0" '
     'd="M4,4l16,16m0,-16l-16,16"/><circle class="seat-1" cx="32" cy="12" r="8.5"/></svg>'
@@ -55,6 +56,8 @@ def render(run: RunData) -> str:
 
 
 def _page(run: RunData, header: str, parts: Sequence[Section]) -> str:
+    """Sections without a body are left out."""
+    parts = [part for part in parts if part.body]
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in parts)
     sections = "".join(
         f'<section id="{name}"><h2>{title}</h2>{body}</section>' for name, title, body in parts
@@ -68,8 +71,8 @@ def _page(run: RunData, header: str, parts: Sequence[Section]) -> str:
 
 
 def _document(title: str, body: str) -> str:
-    style = (HERE / "style.css").read_text(encoding="utf-8")
-    script = (HERE / "replay.js").read_text(encoding="utf-8")
+    style = "".join(_static(name) for name in ("vendor/uPlot.min.css", "style.css"))
+    script = "\n".join(_static(f"{n}.js") for n in ("vendor/uPlot.iife.min", "charts", "replay"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # Should any text ever escape its escaping: no other script runs, and nothing is fetched.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
@@ -81,6 +84,10 @@ def _document(title: str, body: str) -> str:
         f"<title>{esc(title)}</title><style>{style}</style></head>"
         f"<body>{body}<script>{script}</script></body></html>\n"
     )
+
+
+def _static(name: str) -> str:
+    return (STATIC / name).read_text(encoding="utf-8")
 
 
 def _title(run: RunData) -> str:
@@ -109,7 +116,6 @@ def _header(run: RunData, parts: Sequence[ReportPart]) -> str:
     shown = "".join(part.tiles for part in parts)
     shown = shown or tiles(*headlines(run.evaluation, series(run.lines)))
     lead = next((part.lead for part in parts if part.lead), _sentence(run, names))
-    shown = shown or '<p class="empty">Nothing has been measured yet.</p>'
     return (
         f'<header class="hero"><p class="eyebrow">Training report</p><h1>{esc(_title(run))}</h1>'
         f'<p class="lead">{esc(lead)}</p>{shown}<dl class="facts">{rows}</dl>'
@@ -148,33 +154,25 @@ def _clock(run: RunData) -> str:
 
 def _results(run: RunData, parts: Sequence[ReportPart]) -> str:
     table = results_table(run.evaluation) + "".join(part.results for part in parts)
-    if not table:
-        return '<p class="empty">There is no final evaluation of this run.</p>'
-    return f'<p class="intro">The policy as it was, and as it is now.</p>{table}'
+    return f'<p class="intro">The policy as it was, and as it is now.</p>{table}' if table else ""
 
 
 def _curves(run: RunData) -> str:
-    data = series(run.lines)
-    if not data:
-        return '<p class="empty">No iteration has finished yet, so there are no curves.</p>'
-    span = (int(run.lines[0]["iteration"]), int(run.lines[-1]["iteration"]))
-    intro = "Each curve runs over the iterations of training; point at one to read its values."
+    cards = chart_cards(run.lines, run.events)
+    if not cards:
+        return ""
+    intro = (
+        "Point at a curve to read its values; drag to zoom, double-click to see all of it again."
+    )
     marked = " Triangles mark events, which are listed below." if run.events else ""
-    parts = [f'<p class="intro">{intro}{marked}</p>']
-    for section, found in charts(data).items():
-        cards = "".join(chart_card(chart, data, run.events, span) for chart in found)
-        parts.append(f'<h3>{esc(section)}</h3><div class="grid">{cards}</div>')
-    return "".join(parts)
+    return f'<p class="intro">{intro}{marked}</p>{cards}'
 
 
 def _ladder(run: RunData) -> str:
     if not run.ladder:
-        return '<p class="empty">The checkpoints of this run were not rated.</p>'
-    games = sum(int(rating.get("games") or 0) for rating in run.ladder) // 2
+        return ""
     return (
-        f'<p class="intro">Elo points, fitted to all {number(games)} games between checkpoints at '
-        "once (Bradley–Terry with draws); their mean is 0. A dot is the rating, its line the 95 % "
-        "interval: where lines overlap by much, the games do not say who is stronger.</p>"
+        f'<p class="intro">{ladder_intro(run)}</p>'
         f'<div class="card scroll">{ladder_figure(run.ladder)}</div>'
     )
 
@@ -182,7 +180,7 @@ def _ladder(run: RunData) -> str:
 def _games(run: RunData) -> str:
     shown = replays(run.stages)
     if not shown:
-        return '<p class="empty">No games are on record.</p>'
+        return ""
     return (
         '<p class="intro">A handful of games as they were played: what each player saw, and what '
         f"it said. Arrow keys step.</p>{shown}"
@@ -191,13 +189,13 @@ def _games(run: RunData) -> str:
 
 def _events(run: RunData) -> str:
     if not run.events:
-        return '<p class="empty">Nothing out of the ordinary happened.</p>'
+        return ""
     rows = "".join(_event_row(event) for event in run.events)
     return f'<ol class="card events">{rows}</ol>'
 
 
 def _event_row(event: dict[str, Any]) -> str:
-    kind = "calm" if event.get("event") == "resumed" else "alarm"
+    kind = "calm" if is_calm(event) else "alarm"
     at = event.get("iteration")
     when = f"iteration {number(at)}" if is_number(at) else ""
     detail = esc(event.get("detail") or "")
@@ -207,7 +205,7 @@ def _event_row(event: dict[str, Any]) -> str:
 
 def _config(run: RunData) -> str:
     if not run.config_text.strip():
-        return '<p class="empty">This run holds no config.</p>'
+        return ""
     return (
         '<details class="card"><summary>The resolved config, in full</summary>'
         f"<pre>{esc(run.config_text)}</pre></details>"

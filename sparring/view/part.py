@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from sparring.core.formatting import esc
+
+_FIGURE = re.compile(r"[-−+]?[\d.,]+(e[-−+]?\d+)?( ?%| (s|min|h|d)| min \d+ s)?|–|")
 
 
 class Section(NamedTuple):
@@ -27,12 +30,27 @@ class ReportPart:
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of results. Heads are text; cells are HTML, so what models wrote is to be escaped;
-    one that is a `<th>` already heads its row."""
-    head = "".join(f"<th>{esc(name)}</th>" for name in heads)
-    cells = ("".join(c if c.startswith("<th>") else f"<td>{c}</td>" for c in row) for row in rows)
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    """A table of results. Heads are text; cells are HTML, so what models wrote is to be escaped. The
+    first cell heads its row; a column of figures stands to the right, and its head with it."""
+    lines = [[cell.removeprefix("<th>").removesuffix("</th>") for cell in row] for row in rows]
+    names = list(heads)
+    kinds = [
+        ' class="num"' if at and all(is_figure(line[at]) for line in lines if line[at:]) else ""
+        for at in range(len(names))
+    ]
+    head = "".join(f"<th{kind}>{esc(name)}</th>" for kind, name in zip(kinds, names, strict=True))
+    body = "".join(
+        f"<tr><th>{line[0]}</th>"
+        + "".join(f"<td{kind}>{c}</td>" for kind, c in zip(kinds[1:], line[1:], strict=False))
+        + "</tr>"
+        for line in lines
+    )
     return (
         f'<div class="scroll"><table class="results"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def is_figure(cell: str) -> bool:
+    """Whether a cell holds figures: "3", "4.5 %", "3 of 4", "−1 to 2", "2 s", or a dash for none."""
+    return all(_FIGURE.fullmatch(part) for part in re.split(r" of | to | / ", cell.strip()))

@@ -11,7 +11,7 @@ from sparring.core.formatting import esc, number, signed
 from sparring.core.game import Frame, Game
 from sparring.core.types import Episode, Turn, Verdict
 from sparring.run.games import load_game
-from sparring.view.markup import game_name
+from sparring.view.markup import SEAT_COLOURS, game_name, seat_name
 
 PER_STAGE = 4
 PER_KIND = 2  # of one game against one opponent
@@ -75,8 +75,14 @@ def ending(episode: Episode) -> tuple[str, str]:
     return (f"{seat_name(best)} ahead", "win") if best else ("Finished", "draw")
 
 
-def seat_name(seat: str) -> str:
-    return seat.upper() if len(seat) == 1 else seat[:1].upper() + seat[1:]
+def outcome(episode: Episode) -> str:
+    """How a game ended, in as few words as games can be sorted by."""
+    facts = episode.facts
+    if episode.void is not None:
+        return "Void"
+    if facts.get("end") == "invalid":
+        return f"{seat_name(str(facts.get('invalid', '?')))} forfeits"
+    return ending(episode)[0]
 
 
 def _link(name: str, episode: Episode) -> str:
@@ -124,7 +130,7 @@ def _article(name: str, stage: str, episode: Episode) -> str:
     drawn = frames(episode)
     body = _steps(drawn, episode) if drawn else _conversation(episode)
     seats = "".join(
-        f'<li class="seat-{at % 2}"><b>{esc(seat_name(seat))}</b> {esc(policy)}'
+        f'<li class="seat-{at % SEAT_COLOURS}"><b>{esc(seat_name(seat))}</b> {esc(policy)}'
         f"{_reward(episode, seat)}</li>"
         for at, (seat, policy) in enumerate(episode.seating.items())
     )
@@ -164,7 +170,7 @@ def _speaker(turn: Turn, episode: Episode) -> str:
     if turn.finish == "length" and len(turn.token_ids) > 1:
         extras.append("cut off at the token limit")
     seats = list(episode.seating)
-    colour = seats.index(turn.seat) % 2 if turn.seat in seats else 0
+    colour = seats.index(turn.seat) % SEAT_COLOURS if turn.seat in seats else 0
     return (
         f'<p class="speaker seat-{colour}"><b>{esc(seat_name(turn.seat))}</b> {esc(turn.policy)}'
         f"<small>{' · '.join(extras)}</small></p>"

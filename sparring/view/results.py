@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sparring.core.formatting import esc, humanise, number
-from sparring.view.curves import Points, ticks
+from sparring.view.curves import Points
 from sparring.view.markup import game_name, opponent_name
-from sparring.view.metrics import ENDINGS, EXACT, place
+from sparring.view.metrics import ENDINGS, EXACT, HEADS, place
 from sparring.view.rundata import is_number
+from sparring.view.significance import ends_differ, means_differ, shares_differ
 
 T = TypeVar("T")
+SPANS = {"regret": 2.5}  # from the least to the most that one game can bring; 1 otherwise
 UNTRAINED = "untrained"
 MOST_HEADLINES = 4
-# the exact measures worth a headline
-HEADS = ("regret", "exploitability", "surplus", "score", "agreement")
 # lower is better
 FALLING = (
     *("regret", "regret_all", "exploitability", "exploitability_legal", "nash_conv"),
@@ -75,25 +76,42 @@ def _from_table(evaluation: dict[str, Any]) -> list[Headline]:
         of = game_name(game)
         for opponent, result in results.items():
             if opponent == "exact":
-                first += _exact_headlines(of, _mapping(result), _mapping(before.get("exact")))
+                first += _exact_headlines(of, results, before)
             elif share := shares(result):
                 old = shares(before.get(opponent))
                 title = f"Not lost, against {opponent_name(opponent)}"
                 was = not_lost(old) if old else None
-                rest.append(_headline(of, title, not_lost(share), was, True))
+                games = (before[opponent]["games"], result["games"]) if old else (0, 0)
+                moved = was is not None and shares_differ(was, not_lost(share), games)
+                rest.append(_headline(of, title, not_lost(share), was, True, moved=moved))
     return _alternate(rest, first)
 
 
 def _exact_headlines(
-    of: str, exact: Mapping[str, Any], before: Mapping[str, Any]
+    of: str, results: Mapping[str, Any], before: Mapping[str, Any]
 ) -> list[Headline]:
+    exact, was = _mapping(results.get("exact")), _mapping(before.get("exact"))
     found = []
     for key, value in exact.items():
         if is_number(value) and key in HEADS:
             title, _, percent = EXACT[key]
-            old = before[key] if is_number(before.get(key)) else None
-            found.append(_headline(of, title, value, old, percent, key))
+            old = was[key] if is_number(was.get(key)) else None
+            moved = old is not None and _measure_moved(key, old, value, results)
+            found.append(_headline(of, title, value, old, percent, key, moved=moved))
     return found
+
+
+def _measure_moved(key: str, before: float, after: float, results: Mapping[str, Any]) -> bool:
+    """A measure from every reply's probability is exact; others are means over games."""
+    if str(results.get("method") or "").startswith("exact"):
+        return before != after
+    exact = _mapping(results.get("exact"))
+    if is_number(exact.get(f"{key}_low")) and is_number(exact.get(f"{key}_high")):
+        return not exact[f"{key}_low"] <= before <= exact[f"{key}_high"]
+    played = [_mapping(result).get("games") for result in results.values()]
+    return means_differ(
+        before, after, min((n for n in played if is_number(n)), default=0), SPANS.get(key, 1)
+    )
 
 
 def _from_curves(data: dict[str, Points]) -> list[Headline]:
@@ -112,7 +130,10 @@ def _from_curves(data: dict[str, Points]) -> list[Headline]:
             last = key.rpartition("/")[2]
             known = last in EXACT or last == "not_lost" or "eval" in key.split("/")[0]
             name = last if known else None
-            found.append(_headline(where.tag, title, points[-1][1], before, where.percent, name))
+            moved = ends_differ(points)
+            found.append(
+                _headline(where.tag, title, points[-1][1], before, where.percent, name, moved=moved)
+            )
     return found
 
 
@@ -123,9 +144,12 @@ def _headline(
     before: float | None,
     percent: bool,
     key: str | None = "wins",
+    *,
+    moved: bool,
 ) -> Headline:
+    """`better` is said where a change is beyond chance alone."""
     better = None
-    if before is not None and key is not None and after != before:
+    if before is not None and key is not None and moved:
         better = (after < before) == (key in FALLING)
     return Headline(title, after, before, percent, better, tag)
 
@@ -213,7 +237,11 @@ def _table(rows: list[str]) -> str:
     if not rows:
         return ""
     heads = ("Against", "Policy", "Games", "How they ended", "Not lost", "Won", "Drawn", "Lost")
-    cells = "".join(f"<th>{name}</th>" for name in (*heads, "Invalid"))
+    kinds = ["", "", "num", "", *["num"] * 5]
+    cells = "".join(
+        f'<th class="{kind}">{name}</th>'
+        for kind, name in zip(kinds, (*heads, "Invalid"), strict=True)
+    )
     return (
         f'<div class="scroll"><table class="results"><thead><tr>{cells}</tr></thead>'
         f"{''.join(rows)}</table></div>"
@@ -243,7 +271,9 @@ def _cells(policy: str, share: dict[str, float], games: str) -> str:
     )
     values = [not_lost(share), *(share.get(key) for key in ENDINGS)]
     numbers = "".join(
-        f'<td class="num">{"–" if value is None else number(value, True)}</td>' for value in values
+        f'<td class="num{" lead-figure" if at == 0 else ""}">'
+        f"{'–' if value is None else number(value, True)}</td>"
+        for at, value in enumerate(values)
     )
     return (
         f'<td>{policy}</td><td class="num">{games}</td>'
@@ -287,6 +317,18 @@ def ladder_figure(ratings: list[dict[str, Any]]) -> str:
     for rank, (name, rating) in enumerate(zip(names, ranked, strict=True)):
         parts.append(_rung(rank, name, rating, at, top + row * rank + row / 2, width))
     return f'<svg class="ladder" viewBox="0 0 {width} {height}" role="img">{"".join(parts)}</svg>'
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers from low to high: steps of 1, 2, 2.5 or 5 times a power of ten."""
+    raw = (high - low) / max(1, about)
+    if raw <= 0 or not math.isfinite(raw):
+        return [low]
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * s for s in (1, 2, 2.5, 5, 10) if power * s >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
 def _rung(rank: int, name: str, rating: dict[str, Any], at: Any, y: float, width: float) -> str:

@@ -35,20 +35,32 @@ class RunData:
 
 
 def read_run(run: Path) -> RunData:
+    """Everything, a few games of each stage included."""
+    data = read_results(run)
+    data.stages = _stages(run)
+    return data
+
+
+def read_results(run: Path) -> RunData:
+    """The log, the closing evaluation and the ladder."""
+    data = read_log(run)
+    ratings = read_object(run / "ladder.json").get("ratings")
+    data.ladder = [r for r in ratings if _is_rating(r)] if isinstance(ratings, list) else []
+    data.evaluation = read_object(run / "evaluation.json")
+    return data
+
+
+def read_log(run: Path) -> RunData:
+    """Config, metrics and events alone."""
     if not run.is_dir():
         raise FileNotFoundError(f"there is no run directory at {run}")
     text = _text(run / "config.yaml")
-    ratings = read_object(run / "ladder.json").get("ratings")
-    evaluation = _json(run / "evaluation.json")
     return RunData(
         name=run.resolve().name,
         path=run,
         config=_config(text),
         config_text=text,
         lines=read_metrics(run / "metrics.jsonl"),
-        stages=_stages(run),
-        ladder=[r for r in ratings if _is_rating(r)] if isinstance(ratings, list) else [],
-        evaluation=evaluation if isinstance(evaluation, dict) else {},
         events=list(read_json_lines(run / "events.jsonl")),
     )
 
@@ -146,7 +158,7 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def _config(text: str) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(text)
+        found = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -7,11 +7,13 @@ from fake_run import episode
 
 from sparring.core.formatting import duration, esc, humanise, number, signed
 from sparring.core.types import Episode, Task
-from sparring.view.curves import smooth, thin, tick_names, ticks, y_range
+from sparring.view.curves import key_charts, layout, thin
 from sparring.view.markup import opponent_name
 from sparring.view.metrics import charts, place
+from sparring.view.part import table
 from sparring.view.replays import ending, frames, pick
-from sparring.view.results import headlines, not_lost, shares
+from sparring.view.results import headlines, not_lost, shares, ticks
+from sparring.view.significance import ends_differ, means_differ, shares_differ
 
 
 @pytest.mark.parametrize(
@@ -47,28 +49,52 @@ def test_ticks_are_round_and_told_apart() -> None:
     assert ticks(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1]
     assert ticks(-0.03, 0.21) == [0, 0.05, 0.1, 0.15, 0.2]
     assert ticks(5, 5) == [5]
-    assert tick_names([0, 0.25, 0.5]) == ["0", "0.25", "0.50"]
-    assert tick_names([0, 0.5, 1], percent=True) == ["0 %", "50 %", "100 %"]
-    assert tick_names([2.4e-7, 2.45e-7]) == ["2.40e−7", "2.45e−7"]
-    assert tick_names([0, 1000, 2000]) == ["0", "1,000", "2,000"]
 
 
-def test_axes_hold_their_values() -> None:
-    assert y_range([0.2, 0.9], percent=True, whole=True) == (0, 1)
-    assert y_range([0, 0], percent=False, whole=False) == (0, 1)
-    low, high = y_range([9, 10], percent=False, whole=False)
-    assert 8 < low < 9 and 10 < high < 11
-    low, high = y_range([-2, -2], percent=False, whole=False)
-    assert low < -2 and high >= 0
-
-
-def test_a_thinned_and_a_smoothed_curve_keep_its_mean_and_ends() -> None:
+def test_a_thinned_curve_keeps_its_mean() -> None:
     points = [(i, float(i % 5)) for i in range(1000)]
     short = thin(points, 100)
     assert len(short) == 100
     assert sum(y for _, y in short) / 100 == pytest.approx(2)
-    even = smooth([(i, 2.0 * i) for i in range(90)])
-    assert even == [(i, pytest.approx(2.0 * i)) for i in range(90)]
+
+
+def test_the_charts_that_say_most_come_first_and_constants_do_not() -> None:
+    moving = [(i, i / 100) for i in range(50)]
+    keys = ("time/total_s", "learn/entropy", "rate/invalid", "eval/score", "learn/lr")
+    data = {key: moving for key in keys} | {
+        "eval/kuhn/exploitability": [(i, 1.0) for i in range(9)]
+    }
+    sections = layout(data)
+    first = [sections[at]["charts"][n]["curves"][0]["key"] for at, n in key_charts(sections)]
+    assert first == ["eval/score", "rate/invalid", "learn/entropy", "learn/lr", "time/total_s"]
+
+
+def test_seats_keep_their_colour_on_every_chart() -> None:
+    both = {
+        f"{kind}/kuhn/{seat}": [(0, 1.0)]
+        for kind in ("baseline", "reward")
+        for seat in ("second", "first")
+    }
+    for chart in layout(both)[0]["charts"]:
+        assert [(c["label"], c["colour"]) for c in chart["curves"]] == [
+            ("First", "seat-0"), ("Second", "seat-1")]  # fmt: skip
+
+
+def test_a_change_is_called_better_only_beyond_chance() -> None:
+    assert shares_differ(0.4, 0.6, (500, 500)) and not shares_differ(0.4, 0.6, (20, 20))
+    assert means_differ(1.5, 0.0, 200, span=2.5) and not means_differ(1.5, 1.3, 200, span=2.5)
+    noise = [(i, float(i % 3)) for i in range(60)]
+    assert not ends_differ(noise) and ends_differ([(i, y + i) for i, y in noise])
+    few = {"games": 4, "wins": 2, "draws": 0, "losses": 2}
+    more = {"games": 4, "wins": 3, "draws": 0, "losses": 1}
+    ((head,), _) = headlines({"kuhn": {"random": more}, "untrained": {"kuhn": {"random": few}}}, {})
+    assert (head.before, head.after, head.better) == (0.5, 0.75, None)
+
+
+def test_a_table_puts_numbers_and_their_heads_to_the_right() -> None:
+    made = table(("Stage", "Passed", "What"), [("1", "3 of 4", "a"), ("2", "–", "b")])
+    assert made.count('<th class="num">Passed</th>') == 1 and '<td class="num">3 of 4</td>' in made
+    assert "<th>What</th>" in made and "<td>b</td>" in made and "<th>1</th>" in made
 
 
 def test_every_key_has_a_place_and_crowded_charts_are_split() -> None:
@@ -100,8 +126,10 @@ def test_headlines_come_from_the_curves_where_there_is_no_table() -> None:
     }
     (one, two), compared = headlines({}, data)
     assert compared == "From the first measurement to the last."
-    assert (one.before, one.after, one.better) == (0.9, 0.6, False)
-    assert (two.before, two.after, two.better) == (0.4, 0.05, True)
+    assert (one.before, one.after, one.better) == (0.9, 0.6, None)  # two points show no trend
+    assert (two.before, two.after, two.better) == (0.4, 0.05, None)
+    data["eval/kuhn/exploitability"] = [(i, 0.4 - i / 100) for i in range(30)]
+    assert headlines({}, data)[0][1].better is True
 
 
 def test_tictactoe_remarks_are_exact() -> None:

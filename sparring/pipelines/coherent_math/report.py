@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from sparring.core.formatting import duration, esc, humanise, number
+from sparring.view.curves import chart_cards
 from sparring.view.part import ReportPart, Section, table
 from sparring.view.results import Headline, tiles
-from sparring.view.rundata import RunData, is_number, read_object
+from sparring.view.rundata import RunData, is_number, read_metrics, read_object
+from sparring.view.significance import SIGNIFICANT
 
 PHASES = "phases.json"
 POLICIES = {"eval_base": "Before", "eval_sft": "After SFT", "eval_dpo": "After DPO"}
@@ -20,7 +22,20 @@ ROLLOUTS = {
     "arms_sft": "Kept apart, after SFT",
     "arms_dpo": "Kept apart, after DPO",
 }
-SCORES = ("s_end", "s_path", "s_cf", "s_wm", "stability", "correct")
+SCORES = {
+    "s_end": "Agreement on the answer",
+    "s_path": "Likeness of the reasoning",
+    "s_cf": "Agreement of the largest group",
+    "s_wm": "Weighted mean of the three",
+    "stability": "Stability",
+    "correct": "Right answers",
+    "questions": "Questions",
+    "void": "Void",
+}
+PHASE_NAMES = {
+    **{key: f"Evaluation: {name.lower()}" for key, name in POLICIES.items()},
+    **{"sft": "SFT", "dpo": "DPO", "arms_sft": "Arms after SFT", "arms_dpo": "Arms after DPO"},
+}
 _SHOWN = 3  # pairs of each kind, as they were
 
 
@@ -35,7 +50,7 @@ def section(run: RunData) -> ReportPart | None:
         Section(
             "preferences", "Preferences", _preferences(results.get("preferences", {}), run.path)
         ),
-        Section("training", "Training", _training(results)),
+        Section("training", "Training", _training(run.path)),
         Section("phases", "Phases", _phases(results)),
     ]
     lead = f"{run.config.get('policy') or 'A policy'}: fine-tuned, sampled, preferred, measured."
@@ -47,7 +62,9 @@ def phase_tiles(results: Mapping[str, Any]) -> str:
     heads = []
     for (a, b), title in ((("eval_base", "eval_sft"), "SFT"), (("eval_sft", "eval_dpo"), "DPO")):
         if a in rates and b in rates:
-            better = rates[b] > rates[a] if rates[a] != rates[b] else None
+            paired = (results.get("comparisons") or {}).get(f"{a[5:]} → {b[5:]}") or {}
+            sure = is_number(p := paired.get("mcnemar_p")) and p < SIGNIFICANT
+            better = rates[b] > rates[a] if sure else None
             heads.append(Headline(title, rates[b], rates[a], True, better, "GSM8K, right answers"))
     return tiles(heads, "On the same questions, which were not trained on.")
 
@@ -72,7 +89,7 @@ def _results(results: Mapping[str, Any]) -> str:
             )
         )
     heads = ("Policy", "Right", "Pass rate", "95 %", "Marked", "Tokens", "Cut off", "Void")
-    text = _table(heads, rows) or _none("Nothing has been evaluated yet.")
+    text = _table(heads, rows)
     pairs = [
         (
             name,
@@ -91,14 +108,14 @@ def _coherence(results: Mapping[str, Any]) -> str:
     """Scores of the questions learned from, and of those kept apart, before and after DPO."""
     facts = results.get("rollouts", {})
     if not facts:
-        return _none("There are no rollouts yet.")
+        return ""
     asked = {name: results[key] for key, name in ROLLOUTS.items() if results.get(key)}
     rows = [
-        (key, *[number(f[key]) if is_number(f.get(key)) else "–" for f in asked.values()])
-        for key in (*SCORES, "questions", "void")
+        (title, *[number(f[key]) if is_number(f.get(key)) else "–" for f in asked.values()])
+        for key, title in SCORES.items()
     ]
     arms = [
-        (arm, *[number(f["arms"].get(arm, 0.0), True) for f in asked.values()])
+        (humanise(arm), *[number(f["arms"].get(arm, 0.0), True) for f in asked.values()])
         for arm in facts.get("arms", {})
     ]
     return (
@@ -109,7 +126,7 @@ def _coherence(results: Mapping[str, Any]) -> str:
 
 def _preferences(facts: Mapping[str, Any], run: Path) -> str:
     if not facts:
-        return _none("There are no pairs yet.")
+        return ""
     hidden = ("phase", "inputs", "made", "seconds", "skipped")
     rows = [(humanise(k), number(v)) for k, v in facts.items() if k not in hidden and is_number(v)]
     return _table(("Of the pairs", ""), rows) + _examples(run / "preferences.jsonl")
@@ -137,23 +154,20 @@ def _examples(path: Path) -> str:
     return "".join(parts)
 
 
-def _training(results: Mapping[str, Any]) -> str:
+def _training(run: Path) -> str:
+    """The curves of both fits, from the logs of the runs that they are."""
     parts = []
-    for phase in ("sft", "dpo"):
-        facts = results.get(phase, {})
-        curves = {k: v for k, v in facts.items() if isinstance(v, list)}
-        if curves:
-            epochs = range(1, len(next(iter(curves.values()))) + 1)
-            rows = [(humanise(k), *[number(x) for x in v]) for k, v in curves.items()]
-            heads = ("", *[f"Epoch {i}" for i in epochs])
-            parts.append(f"<h3>{esc(phase.upper())}</h3>{_table(heads, rows)}")
-    return "".join(parts) or _none("Nothing has been trained yet.")
+    for title, folder in (("SFT", "sft/lora"), ("DPO", "dpo")):
+        cards = chart_cards(read_metrics(run / folder / "metrics.jsonl"), step="epoch")
+        if cards:
+            parts.append(f"<h3>{title}</h3>{cards}")
+    return "".join(parts)
 
 
 def _phases(results: Mapping[str, Any]) -> str:
     rows = [
         (
-            name.replace("_", ", "),
+            PHASE_NAMES.get(name) or humanise(name),
             duration(facts["seconds"]),
             number(facts["tokens_per_s"]) if is_number(facts.get("tokens_per_s")) else "–",
         )
@@ -166,7 +180,3 @@ def _phases(results: Mapping[str, Any]) -> str:
 def _table(heads: Iterable[str], rows: Sequence[tuple[str, ...]]) -> str:
     cells = [[esc(cell) for cell in row] for row in rows]
     return f'<div class="card">{table(heads, cells)}</div>' if cells else ""
-
-
-def _none(text: str) -> str:
-    return f'<p class="empty">{esc(text)}</p>'

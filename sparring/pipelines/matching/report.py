@@ -44,12 +44,16 @@ def section(run: RunData) -> ReportPart | None:
         rows = "".join(
             _rows(size, _mapping(sizes[size]), _mapping(was.get(size))) for size in sizes
         )
-        heads = "".join(f'<th title="{esc(why)}">{esc(title)}</th>' for title, why in _HEADS)
+        heads = "".join(
+            f'<th title="{esc(why)}"{"" if title in ("Table", "Policy") else " class=num"}>'
+            f"{esc(title)}</th>"
+            for title, why in _HEADS
+        )
         cards.append(
             '<div class="card"><h3>Matching, by the size of the table</h3><div class="scroll">'
             f'<table class="results"><thead><tr>{heads}</tr></thead>{rows}</table></div>'
-            '<p class="intro">All bounds are shares of what perfect pooling reaches, over the same '
-            "tables. Cells are means per game.</p></div>"
+            '<p class="caption">All bounds are shares of what perfect pooling reaches, over the '
+            "same tables. Cells are means per game.</p></div>"
         )
     return ReportPart(results="".join(cards)) if cards else None
 

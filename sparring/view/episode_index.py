@@ -1,0 +1,337 @@
+"""Every recorded game of a run in an SQLite file outside the run: filters, search, and the byte
+offset at which a game's line begins. Files that have changed are read again."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from sparring.core.types import MAIN, Episode, episode_from_json
+from sparring.view.replays import outcome
+
+EVALUATION = "evaluation"  # the file of the closing evaluation's games
+PAGE = 50
+_SCHEMA = """
+create table if not exists file (name text primary key, stamp text, games integer);
+create table if not exists facet (name text primary key, counts text);
+create table if not exists game (
+  id integer primary key autoincrement, file text, number integer, offset integer,
+  iteration integer, episode text, game text, grp text, outcome text, void text, invalid text,
+  turns integer, tokens integer, seats text
+);
+create unique index if not exists game_place on game (file, number);
+create index if not exists game_iteration on game (iteration desc, number);
+create index if not exists game_group on game (file, grp);
+create table if not exists seat (game integer, seat text, policy text, reward real, learns integer);
+create index if not exists seat_game on seat (game);
+create table if not exists verdict (game integer, kind text);
+create index if not exists verdict_game on verdict (game);
+create virtual table if not exists words using fts5 (said, content='');
+"""
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "sparring" / "view"
+
+
+class EpisodeIndex:
+    """The index of one run. Safe to use from several threads and processes at once."""
+
+    def __init__(self, run: Path, folder: Path | None = None) -> None:
+        self.run = run.resolve()
+        folder = folder or cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        name = hashlib.blake2b(f"3 {self.run}".encode(), digest_size=8).hexdigest()
+        self.path = folder / f"{self.run.name}-{name}.sqlite"
+        self._lock = threading.Lock()
+        with closing(self._connect()) as db:
+            db.execute("pragma journal_mode=wal")
+            db.executescript(_SCHEMA)
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, timeout=30)
+        db.row_factory = sqlite3.Row
+        db.execute("pragma synchronous=off")  # a cache: what is lost is read again
+        return db
+
+    def files(self) -> dict[str, Path]:
+        """The files of games by name: an iteration's digits, or `evaluation`."""
+        named = {p.name.partition(".")[0]: p for p in self.run.glob("episodes/*.jsonl.gz")}
+        closing_games = self.run / "evaluation_games.jsonl.gz"
+        return named | ({EVALUATION: closing_games} if closing_games.is_file() else {})
+
+    def stale(self) -> tuple[list[str], list[str], int]:
+        """Names of files to be read, of files that are gone, and how many files there are."""
+        files = self.files()
+        with closing(self._connect()) as db:
+            known = {row["name"]: row["stamp"] for row in db.execute("select * from file")}
+        changed = [n for n in sorted(files, reverse=True) if known.get(n) != _stamp(files[n])]
+        return changed, [name for name in known if name not in files], len(files)
+
+    def update(self) -> None:
+        """Read what has changed since the last time."""
+        with self._lock:
+            changed, gone, _ = self.stale()
+            files = self.files()
+            with closing(self._connect()) as db:
+                for name in gone:
+                    with db:
+                        _forget(db, name)
+                for name in changed:
+                    with db:  # one file is one transaction: a kill leaves whole files
+                        _forget(db, name)
+                        _add(db, name, files[name])
+                if changed or gone:
+                    with db:  # counted once, since it takes a second where games are many
+                        rows = [(name, json.dumps(n)) for name, n in _count(db).items()]
+                        db.executemany("insert or replace into facet values (?,?)", rows)
+
+    def page(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """One page of the games that pass the filters, and how many there are."""
+        where, values = conditions(query)
+        page = max(0, _whole(query.get("page")) or 0)
+        with closing(self._connect()) as db:
+            count = db.execute(f"select count(*) from game where {where}", values).fetchone()[0]
+            rows = db.execute(
+                f"select * from game where {where} {_ORDER} limit ? offset ?",
+                [*values, PAGE, page * PAGE],
+            ).fetchall()
+            return {
+                "count": count,
+                "page": page,
+                "pages": -(-count // PAGE),
+                "games": [_row(row) for row in rows],
+            }
+
+    def group(self, file: str, group: str) -> list[dict[str, Any]]:
+        with closing(self._connect()) as db:
+            rows = db.execute(
+                "select * from game where file = ? and grp = ? order by number limit 64",
+                (file, group),
+            )
+            return [_row(row) for row in rows]
+
+    def facets(self) -> dict[str, dict[str, int]]:
+        """What there is to filter by, with how many games each has."""
+        with closing(self._connect()) as db:
+            known = {
+                row["name"]: json.loads(row["counts"]) for row in db.execute("select * from facet")
+            }
+            return known or _count(db)
+
+    def neighbours(self, file: str, number: int, query: Mapping[str, str]) -> dict[str, Any]:
+        """The games before and after this one among those that pass the filters."""
+        where, values = conditions(query)
+        key = "coalesce(iteration, 1e9)"
+        with closing(self._connect()) as db:
+            here = db.execute(
+                f"select {key} as at from game where file = ? and number = ?", (file, number)
+            ).fetchone()
+            if here is None:
+                return {"before": None, "after": None}
+            found = {}
+            for name, test, order in (
+                ("before", f"({key}, -number) > (?, ?)", f"{key}, number desc"),
+                ("after", f"({key}, -number) < (?, ?)", f"{key} desc, number"),
+            ):
+                row = db.execute(
+                    f"select file, number from game where {where} and {test} order by {order} "
+                    "limit 1",
+                    [*values, here["at"], -number],
+                ).fetchone()
+                found[name] = dict(row) if row else None
+            return found
+
+    def void_reasons(self, most: int = 3) -> list[tuple[str, int]]:
+        with closing(self._connect()) as db:
+            rows = db.execute("select void from game where void is not null")
+            return Counter(row[0] for row in rows).most_common(most)
+
+    def read(self, file: str, number: int) -> Episode | None:
+        """One game, read from where its line begins."""
+        path = self.files().get(file)
+        with closing(self._connect()) as db:
+            row = db.execute(
+                "select offset from game where file = ? and number = ?", (file, number)
+            ).fetchone()
+        if path is None or row is None:
+            return None
+        with gzip.open(path, "rb") as lines:
+            lines.seek(row["offset"])
+            return episode_from_json(json.loads(lines.readline()))
+
+    def read_file(self, file: str) -> list[Episode]:
+        path = self.files().get(file)
+        return [episode_from_json(data) for _, data in _lines(path)] if path else []
+
+
+def _count(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
+    counted = {
+        "game": "select game, count(*) from game group by 1",
+        "outcome": "select outcome, count(*) from game group by 1",
+        "opponent": "select policy, count(distinct game) from seat group by 1",
+        "seat": "select seat, count(*) from seat where learns group by 1",
+        "verdict": "select kind, count(distinct game) from verdict group by 1",
+        "iteration": "select min(iteration) || '–' || max(iteration), count(*) from game",
+    }
+    return {
+        name: {str(key): n for key, n in db.execute(sql) if key not in (None, "")}
+        for name, sql in counted.items()
+    }
+
+
+_ORDER = "order by coalesce(iteration, 1e9) desc, number"
+
+
+def conditions(query: Mapping[str, str]) -> tuple[str, list[Any]]:
+    """Filters as SQL: those on a seat all speak of one seat that a learning policy holds."""
+    parts, values = ["1"], list[Any]()
+
+    def add(sql: str, *of: Any) -> None:
+        parts.append(sql)
+        values.extend(of)
+
+    if query.get("iteration") == EVALUATION:
+        add("iteration is null")
+    elif query.get("iteration"):
+        first, _, last = query["iteration"].replace("–", "-").partition("-")
+        low, high = _whole(first), _whole(last) if last else _whole(first)
+        add("iteration between ? and ?", low if low is not None else -1, high or 0)
+    for name in ("game", "outcome"):
+        if query.get(name):
+            add(f"game.{name} = ?", query[name])
+    if query.get("opponent"):
+        add(
+            "exists (select 1 from seat where seat.game = game.id and policy = ?)",
+            query["opponent"],
+        )
+    if query.get("verdict"):
+        add(
+            "exists (select 1 from verdict where verdict.game = game.id and kind = ?)",
+            query["verdict"],
+        )
+    for name, column in (("invalid", "invalid"), ("void", "void")):
+        if query.get(name) in ("yes", "no"):
+            add(f"{column} is {'not ' if query[name] == 'yes' else ''}null")
+    held, of_seat = ["seat.game = game.id"], list[Any]()
+    if query.get("seat"):
+        held.append("learns and seat = ?")
+        of_seat.append(query["seat"])
+    for name, sign in (("least", ">="), ("most", "<=")):
+        if (bound := _real(query.get(name))) is not None:
+            held.append(f"reward {sign} ?")
+            of_seat.append(bound)
+    if len(held) > 1:
+        add(f"exists (select 1 from seat where {' and '.join(held)})", *of_seat)
+    if query.get("group"):
+        add("grp = ?", query["group"])
+    if words := query.get("search", "").strip():
+        phrase = words.replace('"', '""')
+        add("game.id in (select rowid from words where words match ?)", f'"{phrase}"*')
+    return " and ".join(parts), values
+
+
+def _add(db: sqlite3.Connection, name: str, path: Path) -> None:
+    stamp = _stamp(path)
+    iteration = int(name) if name.isdigit() else None
+    last = db.execute("select seq from sqlite_sequence where name = 'game'").fetchone()
+    first = last[0] + 1 if last else 1  # numbers of games that were forgotten are not used again
+    rows: dict[str, list[tuple[Any, ...]]] = {"game": [], "seat": [], "verdict": [], "words": []}
+    for offset, data in _lines(path):
+        try:
+            episode = episode_from_json(data)
+        except (TypeError, KeyError, AttributeError):
+            continue  # whole JSON, and no episode
+        number = len(rows["game"])
+        key = first + number
+        learned = {turn.policy for turn in episode.turns if turn.trainable} | {MAIN}
+        seats = [
+            (seat, policy, episode.rewards.get(seat), policy in learned)
+            for seat, policy in episode.seating.items()
+        ]
+        invalid = episode.facts.get("invalid") if episode.facts.get("end") == "invalid" else None
+        columns = (
+            *(key, name, number, offset, iteration, episode.id, episode.game, episode.group),
+            *(outcome(episode), episode.void, None if invalid is None else str(invalid)),
+            *(len(episode.turns), sum(len(turn.token_ids) for turn in episode.turns)),
+            json.dumps([seat[:3] for seat in seats]),
+        )
+        rows["game"].append(columns)
+        rows["seat"] += [(key, *seat) for seat in seats]
+        kinds = {verdict.kind or verdict.status for verdict in episode.verdicts}
+        rows["verdict"] += [(key, kind) for kind in kinds]
+        rows["words"].append((key, _words(episode)))
+    db.executemany(f"insert into game values ({','.join('?' * 14)})", rows["game"])
+    db.executemany("insert into seat values (?,?,?,?,?)", rows["seat"])
+    db.executemany("insert into verdict values (?,?)", rows["verdict"])
+    db.executemany("insert into words (rowid, said) values (?,?)", rows["words"])
+    db.execute("insert into file values (?,?,?)", (name, stamp, len(rows["game"])))
+
+
+def _words(episode: Episode) -> str:
+    parts = [text for turn in episode.turns for text in (turn.text, turn.shown)]
+    parts += [f"{verdict.kind} {verdict.detail}" for verdict in episode.verdicts]
+    parts += [str(value) for value in episode.facts.values() if isinstance(value, str)]
+    # A model may say half a surrogate pair, which no database can hold.
+    return "\n".join([*parts, episode.void or ""]).encode("utf-8", "replace").decode()
+
+
+def _forget(db: sqlite3.Connection, name: str) -> None:
+    """The words of a file's games stay: without rows of those numbers they find nothing."""
+    for table in ("seat", "verdict"):
+        db.execute(
+            f"delete from {table} where game in (select id from game where file = ?)", (name,)
+        )
+    db.execute("delete from game where file = ?", (name,))
+    db.execute("delete from file where name = ?", (name,))
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON objects of a file with the offset of each line, as far as the file can be read."""
+    try:
+        with gzip.open(path, "rb") as lines:
+            offset = 0
+            for line in lines:
+                try:
+                    data = json.loads(line)
+                except ValueError:
+                    data = None
+                if isinstance(data, dict):
+                    yield offset, data
+                offset += len(line)
+    except (OSError, EOFError, zlib.error):
+        return  # cut short by a kill: what came before counts
+
+
+def _row(row: sqlite3.Row) -> dict[str, Any]:
+    return {**dict(row), "seats": json.loads(row["seats"])}
+
+
+def _stamp(path: Path) -> str:
+    try:
+        stat = path.stat()
+    except OSError:
+        return ""
+    return f"{stat.st_size} {stat.st_mtime_ns}"
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.strip().isdigit() else None
+
+
+def _real(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,103 @@
+"""A run's checkpoints: ratings, who beats whom, how each was measured, commands to copy."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sparring.core.formatting import number
+from sparring.run import checkpoint
+from sparring.view.markup import game_name
+from sparring.view.results import asked_with, ladder_figure, results_table
+from sparring.view.rundata import RunData, is_number, read_object, read_results
+
+
+def ladder(run: Path) -> dict[str, Any]:
+    data = read_results(run)
+    found = read_object(run / "ladder.json")
+    return {
+        "figure": ladder_figure(data.ladder) if data.ladder else "",
+        "intro": ladder_intro(data),
+        "played": _played(found.get("played")),
+        "payoff": payoff(found.get("results")),
+        "results": results_table(data.evaluation),
+        "checkpoints": _checkpoints(data),
+        "games": _games(data),
+    }
+
+
+def ladder_intro(run: RunData) -> str:
+    games = sum(int(rating.get("games") or 0) for rating in run.ladder) // 2
+    return (
+        f"Elo points, fitted to all {number(games)} games between checkpoints at once "
+        "(Bradley–Terry with draws); their mean is 0. A dot is the rating, its line the 95 % "
+        "interval: where lines overlap by much, the games do not say who is stronger."
+    )
+
+
+def _played(played: object) -> str:
+    """How the policies were asked in the games of the ladder."""
+    if not isinstance(played, dict):
+        return ""
+    parts = [
+        f"{game_name(game)}: {' or '.join(asked_with(one) for one in how.get('sampling') or [])}"
+        for game, how in played.items()
+        if isinstance(how, dict)
+    ]
+    return f"Asked {'; '.join(parts)}." if parts else ""
+
+
+def payoff(results: object) -> dict[str, Any]:
+    """Points of each row against each column: 1 a win, ½ a draw, per game."""
+    rows = [r for r in results if isinstance(r, dict)] if isinstance(results, list) else []
+    names = list(dict.fromkeys(str(r[side]) for side in ("player", "other") for r in rows))
+    cells: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        a, b = str(row["player"]), str(row["other"])
+        wins, draws, losses = (float(row.get(k) or 0) for k in ("wins", "draws", "losses"))
+        for key, won in (((a, b), wins), ((b, a), losses)):
+            points, games = cells.get(key, [0.0, 0.0])
+            cells[key] = [points + won + draws / 2, games + wins + draws + losses]
+    return {
+        "names": names,
+        "rows": [[cells.get((a, b)) for b in names] for a in names],
+    }
+
+
+def _games(run: RunData) -> list[str]:
+    games = run.config.get("games")
+    return list(games) if isinstance(games, dict) else []
+
+
+def _checkpoints(run: RunData) -> list[dict[str, Any]]:
+    folder = run.path / "checkpoints"
+    if not folder.is_dir():
+        return []
+    best = folder / "best"
+    best_name = best.resolve().name if best.exists() else ""
+    scores = {
+        int(line["iteration"]): line["eval/score"]
+        for line in run.lines
+        if is_number(line.get("eval/score"))
+    }
+    return [
+        {
+            "step": step,
+            "best": checkpoint.step_name(step) == best_name,
+            "score": scores.get(step),
+            "commands": _commands(run, step),
+        }
+        for step in reversed(checkpoint.steps(folder))
+    ]
+
+
+def _commands(run: RunData, step: int) -> Mapping[str, str]:
+    name = shlex.quote(f"{run.path}@{step}")
+    game = next(iter(_games(run)), "GAME")
+    return {
+        "Play": f"sparring play {shlex.quote(game)} --policy {name}",
+        "Match": f"sparring arena {name} --against random",
+        "Train": f"sparring train {run.config.get('recipe') or 'RECIPE'} begin.main={name}",
+    }

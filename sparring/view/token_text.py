@@ -1,0 +1,58 @@
+"""The text of single token ids, by the tokenizer of the model that a run is based on. Nothing is
+fetched: a tokenizer that is not on this machine is done without."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+log = logging.getLogger(__name__)
+_lock = threading.Lock()  # importing transformers from two threads at once fails at times
+
+
+def base_of(config: Mapping[str, Any], policy: str) -> str:
+    bases = config.get("bases")
+    own = bases.get(policy.partition("@")[0]) if isinstance(bases, dict) else None
+    return str(own or config.get("policy") or "")
+
+
+def pieces(config: Mapping[str, Any], policy: str, ids: Sequence[int]) -> list[str] | None:
+    """Each id's text, special tokens included; None where the tokenizer cannot be had."""
+    tokenizer = _tokenizer(base_of(config, policy))
+    if tokenizer is None:
+        return None
+    return [str(tokenizer.decode([token], skip_special_tokens=False)) for token in ids]
+
+
+def decode(config: Mapping[str, Any], policy: str, ids: Sequence[int]) -> str | None:
+    tokenizer = _tokenizer(base_of(config, policy))
+    return None if tokenizer is None else str(tokenizer.decode(ids, skip_special_tokens=False))
+
+
+def warm() -> None:
+    """Import what tokenizers need before somebody waits for it."""
+    _tokenizer("nano")
+
+
+def _tokenizer(base: str) -> Any:
+    with _lock:
+        return _load(base)
+
+
+@cache
+def _load(base: str) -> Any:
+    try:
+        from sparring.models.loading import nano_tokenizer, smollm2_folder
+
+        if base == "nano":
+            return nano_tokenizer()
+        from transformers import AutoTokenizer
+
+        where = str(smollm2_folder()) if base == "smollm2" else base
+        return AutoTokenizer.from_pretrained(where, local_files_only=True)
+    except Exception as error:
+        log.info("the tokenizer of %s is not on this machine (%s): ids are shown", base, error)
+        return None
