@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from browser import assert_tables_align
 from lives import sparring
 
 from sparring.run.config import load_recipe, recipe_files, recipe_names
@@ -43,7 +44,8 @@ def test_a_smoke_run_is_whole_and_takes_less_than_a_minute(tmp_path: Path, recip
     assert len(json.loads((run / "ladder.json").read_text())["ratings"]) == 4
     assert list((run / "tensorboard").iterdir())
     page = (run / "report.html").read_text()
-    assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
+    assert page.startswith("<!doctype html>")
+    assert_tables_align(run / "report.html")
     # Plain where no person looks, and the path of the report is the last thing said.
     assert "\x1b" not in life.out and "Traceback" not in life.err
     assert life.out.splitlines()[-1] == str(run / "report.html")

@@ -104,7 +104,7 @@ def _header(run: RunData, parts: Sequence[ReportPart]) -> str:
         "Policy": run.config.get("policy"),
         "Games": ", ".join(names),
         "Seed": run.config.get("seed"),
-        "Iterations": progress,
+        "Iterations": progress if run.lines else "",
         "Games played": _total(run, "episodes"),
         "Wall-clock": _clock(run),
     }

@@ -30,8 +30,8 @@ class ReportPart:
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of results. Heads are text; cells are HTML, so what models wrote is to be escaped. The
-    first cell heads its row; a column of figures stands to the right, and its head with it."""
+    """A table of results. Heads are text; cells are HTML, so what models wrote is to be escaped.
+    The first cell heads its row; a column of figures stands to the right, and its head with it."""
     lines = [[cell.removeprefix("<th>").removesuffix("</th>") for cell in row] for row in rows]
     names = list(heads)
     kinds = [
@@ -52,5 +52,5 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def is_figure(cell: str) -> bool:
-    """Whether a cell holds figures: "3", "4.5 %", "3 of 4", "−1 to 2", "2 s", or a dash for none."""
+    """Whether a cell holds figures: "3", "4.5 %", "3 of 4", "−1 to 2", "2 s", a dash for none."""
     return all(_FIGURE.fullmatch(part) for part in re.split(r" of | to | / ", cell.strip()))

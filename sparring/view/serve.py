@@ -30,6 +30,7 @@ def serve(
         raise ConfigError(
             f"port {port} cannot be had ({error.strerror}); choose another with --port"
         ) from error
+    listener.listen(128)  # so that whoever is told the address can connect at once
     address = f"http://{HOST}:{listener.getsockname()[1]}"
     config = uvicorn.Config(make_app(runs), log_level="warning", timeout_graceful_shutdown=1)
     threading.Thread(target=token_text.warm, daemon=True, name="tokenizer").start()

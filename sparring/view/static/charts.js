@@ -181,7 +181,8 @@
           let at = null;
           u.over.addEventListener("mousedown", (event) => { at = event.clientX; });
           u.over.addEventListener("click", (event) => {
-            if (options.onPick && at !== null && Math.abs(event.clientX - at) < 4 && u.cursor.idx !== null) options.onPick(spec.x[u.cursor.idx]);
+            if (!options.onPick || at === null || Math.abs(event.clientX - at) > 3) return;
+            options.onPick(spec.x[u.posToIdx(event.clientX - u.over.getBoundingClientRect().left)]);
           });
           u.over.addEventListener("dblclick", () => options.onZoom(null));
         }],
