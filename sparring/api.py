@@ -21,6 +21,7 @@ from sparring.core.types import Episode, Request, Sampling, Turn, derive
 from sparring.run.config import Config, load_recipe, make_config
 from sparring.run.games import load_game
 from sparring.run.rundir import RunDir, read_lines
+from sparring.run.variables import set_key
 
 if TYPE_CHECKING:
     import pandas
@@ -90,14 +91,22 @@ class Run:
         path = self.path / "evaluation.json"
         return dict(json.loads(path.read_text())) if path.exists() else {}
 
+    def _repr_html_(self) -> str:
+        """A notebook shows a run as its curves."""
+        from sparring.view.notebook import run_html
+
+        return run_html(self.path)
+
     def policy(self, step: int | str | None = None) -> Policy:
         """The policy of a checkpoint: a number, `best` or `last`; by default the best."""
         return load_policy(str(self.path) if step is None else f"{self.path}@{step}")
 
     def resume(self, *, on_iteration: OnIteration | None = None, **overrides: Any) -> Run:
         """Continue from the last valid checkpoint, to more iterations if asked."""
-        config = make_config({**self.config.model_dump(mode="json"), **overrides})
-        return _train(config, self.path, resume=True, on_iteration=on_iteration)
+        data = self.config.model_dump(mode="json")
+        for key, value in overrides.items():
+            set_key(data, key.replace("__", "."), value)
+        return _train(make_config(data), self.path, resume=True, on_iteration=on_iteration)
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,7 @@ def train(
     **overrides: Any,
 ) -> Run:
     """Train a recipe, or a config, into a folder. `on_iteration` is called with each iteration's
-    metrics; what it raises ends the run.
+    metrics; what it raises ends the run. A notebook shows the progress, and the run as its curves.
 
     >>> run = train("kuhn", smoke=True, run=folder, iterations=1, evaluate__ladder=0)
     >>> run.iterations()
@@ -158,14 +167,31 @@ def _train(config: Config, folder: Path, *, resume: bool, on_iteration: OnIterat
     from sparring.view import write_report
 
     settled = prepare(config, folder, lambda line: None, resume=resume)
+    progress = _progress(settled, on_iteration)
 
     def work() -> None:
-        run_loop(settled, folder, resume=resume, progress=on_iteration)
+        run_loop(settled, folder, resume=resume, progress=progress)
         finish(folder)
         write_report(folder)
 
     outside_loop(work)
     return Run(folder)
+
+
+def _progress(config: Config, on_iteration: OnIteration | None) -> OnIteration | None:
+    """What is called with each iteration's metrics: in a notebook, a bar in the cell as well."""
+    from sparring.view.notebook import cell_progress, in_notebook
+
+    if not in_notebook():
+        return on_iteration
+    draw = cell_progress(config.recipe, config.iterations)
+
+    def both(metrics: dict[str, Any]) -> None:
+        draw(metrics)
+        if on_iteration is not None:
+            on_iteration(metrics)
+
+    return both
 
 
 def load_run(path: str | Path) -> Run:

@@ -55,6 +55,12 @@ def render(run: RunData) -> str:
     return _page(run, _header(run, parts), sections)
 
 
+def render_curves(run: RunData) -> str:
+    """The curves alone, for a frame in another page."""
+    head = f'<header class="hero"><h1>{esc(_title(run))}</h1></header>'
+    return _document(_title(run), f"<main>{head}<section>{_curves(run)}</section></main>")
+
+
 def _page(run: RunData, header: str, parts: Sequence[Section]) -> str:
     """Sections without a body are left out."""
     parts = [part for part in parts if part.body]

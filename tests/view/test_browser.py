@@ -119,7 +119,7 @@ def test_every_page_loads_and_no_file_of_the_run_changes(
         "/run/spiral-7/config": "learn.lr_floor",
     }.items():
         page.goto(address + path)
-        page.wait_for_function(f"() => document.querySelector('main').innerText.includes({wanted!r})")
+        page.wait_for_selector(f"main:has-text({wanted!r})")
         assert page.query_selector(".problem") is None
     assert checksums(run) == before
 
