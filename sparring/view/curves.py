@@ -106,7 +106,7 @@ def chart_cards(
     step: str = "iteration",
 ) -> str:
     """Every curve of a log, by section, as the cards of a report; constants are one list."""
-    data = series(list(lines))
+    data = series(lines)
     marks = chart_events(events)
     parts: list[str] = []
     constants: list[str] = []

@@ -6,7 +6,7 @@ import gzip
 import json
 import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -76,7 +76,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return [found[iteration] for iteration in sorted(found)]
 
 
-def series(lines: list[dict[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+def series(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[int, float]]]:
     """Per metric its finite points (iteration, value), in the order the metrics first appear."""
     found: dict[str, list[tuple[int, float]]] = {}
     for line in lines:
