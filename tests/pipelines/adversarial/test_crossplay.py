@@ -67,7 +67,7 @@ def test_the_report_shows_stages_players_and_tests_and_nothing_where_there_are_n
     part = section(RunData("run", tmp_path, lines=lines))
     assert part is not None
     page = part.sections[0].body
-    assert page.count("<tr><td>") == 4  # before, two stages, one test
+    assert page.count("<tr><th>") == 3 + 3 + 3 + 1  # heads; before and two stages; players; a test
     assert "0.250" in page and "0.500" in page and ">4<" in page
     assert "90%" in page and "over 9 problems" in page and "3 of 4" in page
     assert "<b>" not in page  # a model's words are text
