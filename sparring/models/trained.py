@@ -66,6 +66,10 @@ def find_trained(policy: str) -> Trained | None:
         raise ConfigError(f"{folder.name} of {run.path} is damaged: {reason}")
     files = {p.name.split(".policy.")[0]: p for p in folder.glob("*.policy.safetensors")}
     who = match["who"] or (MAIN if MAIN in files else next(iter(files)) if len(files) == 1 else "")
+    files |= {
+        p.name.removeprefix("league.").removesuffix(".safetensors"): p
+        for p in folder.glob("league.*.safetensors")
+    }
     if who not in files:
         raise ConfigError(
             f"{run.path} has the policies {', '.join(sorted(files))}; say which, as in "

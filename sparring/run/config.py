@@ -21,7 +21,7 @@ from sparring.run.cluster import RayConfig
 from sparring.run.foreign import translation
 from sparring.run.imitated import check_imitated
 from sparring.run.learning import LearnConfig
-from sparring.run.players import check_players
+from sparring.run.players import check_players, take_population
 from sparring.run.section import Section
 from sparring.run.servers import ServerConfig, VllmConfig, check_server
 from sparring.run.template import read_template
@@ -71,7 +71,15 @@ class OpponentsConfig(Section):
     """Who is met. `share` of the games are played against `kind`, the rest against oneself."""
 
     kind: Literal["self", "frozen", "league", "players", "random", "perfect", "scripted"] = "self"
-    players: list[str] = Field(default_factory=list)  # players: a server, RUN@STEP; one by chance
+    players: list[str] = Field(
+        default_factory=list
+    )  # a server, RUN@STEP, a program; of a league too
+    weights: list[float] = Field(default_factory=list)  # of `players`, where not all are met alike
+    population: str | None = None  # a run or tournament whose mixture gives players and weights
+    mixture: Literal["prioritised", "uniform", "nash", "alpharank"] = "prioritised"  # of a league
+    matches: int = Field(
+        20, ge=1
+    )  # of a new member with each other one, where the mixture needs it
     share: float = Field(0.5, ge=0, le=1)
     every: int = Field(20, ge=1)  # iterations between two additions to the league
     size: int = Field(8, ge=1)
@@ -377,4 +385,5 @@ def _check_games(config: Config) -> None:
                 raise ConfigError(f"{place}: no game has a seat {seat!r}; {nearest(seat, seats)}")
     from sparring.core.scripted import PROGRAMS
 
+    take_population(config.opponents)
     check_players(config.players, config.opponents.players, {*PROGRAMS, *config.servers})

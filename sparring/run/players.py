@@ -3,12 +3,18 @@ nobody has yet is a new policy that learns, so one that is nearly a known name i
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
 from sparring.core.nearest import close_to, nearest
 from sparring.core.types import BASE, MAIN
+
+if TYPE_CHECKING:
+    from sparring.run.config import OpponentsConfig
 
 _NAME = re.compile(r"[A-Za-z]\w*([.-]\w+)*")
 
@@ -40,3 +46,38 @@ def check_players(
                 f"opponents.players: nobody is called {policy!r}; {nearest(policy, known)} "
                 "Others are RUN@STEP, or MODEL@URL"
             )
+
+
+def take_population(opponents: OpponentsConfig) -> None:
+    """Make the members of a run's league, or of a tournament, the players to be met, each as often
+    as the mixture says. The config keeps both, whatever becomes of that folder."""
+    if opponents.weights and len(opponents.weights) != len(opponents.players):
+        raise ConfigError(
+            f"opponents.weights has {len(opponents.weights)} numbers for "
+            f"{len(opponents.players)} players"
+        )
+    if opponents.population is None or opponents.players:
+        return
+    if opponents.kind != "players":
+        raise ConfigError(
+            f"opponents.population is for opponents.kind `players`; it is `{opponents.kind}`"
+        )
+    known = _read_population(Path(opponents.population))
+    mixture = known.get(opponents.mixture) or dict.fromkeys(known["players"], 1.0)
+    met = {name: weight for name, weight in mixture.items() if weight > 1e-3}
+    opponents.players = [known["policies"][name] for name in met]
+    opponents.weights = [round(weight, 6) for weight in met.values()]
+
+
+def _read_population(folder: Path) -> dict[str, Any]:
+    file = folder / "population.json"
+    try:
+        known: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"opponents.population: there is no population in {folder} ({error}); it is a run with "
+            "opponents.kind `league`, or the folder of `sparring tournament`"
+        ) from None
+    if not known.get("players"):
+        raise ConfigError(f"opponents.population: the population in {folder} has no members yet")
+    return known

@@ -18,6 +18,7 @@ from sparring.core.types import MAIN
 from sparring.engines.published import check_versions
 from sparring.evaluation.held_out import evaluate_held_out
 from sparring.evaluation.periodic import evaluate_periodically
+from sparring.evaluation.sampling import as_trained
 from sparring.models.compute_thread import workbench
 from sparring.models.device import choose_device
 from sparring.run import checkpoint, interrupt
@@ -29,6 +30,7 @@ from sparring.training import requirements
 from sparring.training.checkpoint_names import due, find
 from sparring.training.imitation import Demonstrated, first_line, gather, imitate
 from sparring.training.jobs import make_jobs
+from sparring.training.league import measure, write_population
 from sparring.training.metrics import (
     lesson_tokens,
     memory_peaks,
@@ -158,8 +160,8 @@ async def _iterate(
     played = await _played(run, parts, batches, iteration)
     episodes, collected = played.episodes, time.perf_counter()
     stats = await batches.learn(partial(_learn, run, parts, played, iteration))
-    parts.opponents.learn_scores(against_league(episodes))
-    parts.opponents.grow(parts.learner.policies, iteration)
+    parts.opponents.learn_scores(against_league(episodes, parts.opponents.everyone()))
+    joined = parts.opponents.grow(parts.learner.policies, iteration)
     batches.learned(iteration)
     learned = time.perf_counter()
     metrics = {"iteration": iteration, **schedule_position(step), **summarize(episodes)}
@@ -171,6 +173,11 @@ async def _iterate(
         metrics |= await _evaluate(parts)
         metrics |= await evaluate_held_out(config, parts.games, parts.engine)
     metrics |= await evaluate_periodically(config, parts.engine, run.path, iteration)
+    if joined:
+        await measure(
+            parts.opponents, joined, parts.games, parts.engine.act, as_trained(config), config.seed
+        )
+        write_population(parts.opponents, run.path, iteration)
     ended = time.perf_counter()
     metrics |= timings(
         metrics,
@@ -236,7 +243,6 @@ def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[st
 
 
 async def _evaluate(parts: Parts) -> dict[str, float]:
-    from sparring.evaluation.sampling import as_trained
     from sparring.evaluation.standard import as_metrics, evaluate
 
     if MAIN not in parts.learner.policies.names():  # seats of their own have no common opponent

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sparring.core.scripted import PROGRAMS
 from sparring.core.types import BASE, MAIN, Episode
+from sparring.evaluation.population import Population, nash
+from sparring.evaluation.ratings import Result
 from sparring.run.config import OpponentsConfig
 
 if TYPE_CHECKING:
     from sparring.models.policies import Policies
+
+MEASURED = ("nash", "alpharank")  # mixtures that need games between the members
 
 
 def league_weights(scores: Sequence[float], hard: float) -> list[float]:
@@ -19,13 +25,26 @@ def league_weights(scores: Sequence[float], hard: float) -> list[float]:
     return [(1.05 - score) ** hard for score in scores]
 
 
-class Opponents:
-    """Seats players for each game, and keeps the league of historical selves."""
+def owner(member: str) -> str:
+    """The policy that a historical self is one of."""
+    return member.rpartition("@")[0] or MAIN
 
-    def __init__(self, config: OpponentsConfig, players: Mapping[str, str]) -> None:
-        self.config, self.players = config, dict(players)
+
+class Opponents:
+    """Seats players for each game, and keeps the league: the historical selves of each policy that
+    learns, and the players that `opponents.players` adds to them."""
+
+    def __init__(
+        self,
+        config: OpponentsConfig,
+        players: Mapping[str, str],
+        learned: Sequence[str] = (MAIN,),
+    ) -> None:
+        self.config, self.players, self.learned = config, dict(players), list(learned)
         self.league: list[str] = []
         self.scores: dict[str, float] = {}  # our running share of points against each
+        self.results: list[Result] = []  # of members against each other
+        self._mixtures: dict[object, list[float]] = {}
 
     def seating(self, seats: Sequence[str], index: int, seed: int) -> dict[str, str]:
         """Who plays where in the games of one group. The learner changes seats from one index to
@@ -35,65 +54,127 @@ class Opponents:
         if self.config.kind == "self" or rng.random() >= self.config.share:
             return own
         keeps = seats[index % len(seats)]
-        other = self._choose(rng, own[keeps])
-        return {seat: own[seat] if seat == keeps else other for seat in seats}
+        chosen: dict[str, str] = {}  # one of each league that other seats belong to
+        for seat in seats:
+            league = own[seat] if self.config.kind == "league" else ""
+            if seat != keeps and league not in chosen:
+                chosen[league] = self._choose(rng, own[seat])
+        return {
+            seat: own[seat]
+            if seat == keeps
+            else chosen[own[seat] if self.config.kind == "league" else ""]
+            for seat in seats
+        }
 
     def own(self, seats: Sequence[str]) -> dict[str, str]:
         """The players whose seats these are."""
         return {seat: self.players.get(seat, MAIN) for seat in seats}
 
-    def _choose(self, rng: random.Random, own: str) -> str:
+    def members(self, policy: str) -> list[str]:
+        """Whom the others may meet in this policy's seats."""
+        return [name for name in self.league if owner(name) == policy] + self.config.players
+
+    def everyone(self) -> list[str]:
+        """All who may be met besides the policies that learn."""
+        return [*self.league, *self.config.players]
+
+    def _choose(self, rng: random.Random, policy: str) -> str:
         if self.config.kind in PROGRAMS:
             return self.config.kind
         if self.config.kind == "frozen":
             return BASE
         if self.config.kind == "players":
-            return rng.choice(self.config.players)
-        if not self.league:
-            return own
-        scores = [self.scores.get(name, 0.5) for name in self.league]
-        return rng.choices(self.league, league_weights(scores, self.config.hard))[0]
+            weights = self.config.weights
+            players = self.config.players
+            return rng.choices(players, weights)[0] if weights else rng.choice(players)
+        members = self.members(policy)
+        return rng.choices(members, self.weights(policy))[0] if members else policy
+
+    def weights(self, policy: str) -> list[float]:
+        """How often each member of a policy's league is met, by the mixture of the config."""
+        members, kind = self.members(policy), self.config.mixture
+        if kind == "prioritised":
+            scores = [self.scores.get(name, 0.5) for name in members]
+            return league_weights(scores, self.config.hard)
+        key = (*members, len(self.results))
+        if key not in self._mixtures:
+            self._mixtures[key] = self._mixture(policy, members)
+        return self._mixtures[key]
+
+    def _mixture(self, policy: str, members: list[str]) -> list[float]:
+        others = [name for name in self.learned if name != policy]
+        if self.config.mixture != "nash" or len(self.learned) != 2:
+            return list(Population.of(members, self.results).mixture(self.config.mixture).values())
+        # Two policies with seats of their own: a zero-sum game between two leagues.
+        rows = self.members(others[0])
+        whole = Population.of(list(dict.fromkeys([*rows, *members])), self.results)
+        at = {name: i for i, name in enumerate(whole.names)}
+        between = whole.payoffs[np.ix_([at[n] for n in rows], [at[n] for n in members])]
+        return [float(weight) for weight in nash(between)[1]]
 
     def learn_scores(self, results: Sequence[tuple[str, float]], rate: float = 0.05) -> None:
         """Results against league members: (name, our points in 0 … 1)."""
         for name, points in results:
-            if name in self.league:
+            if name in self.everyone():
                 self.scores[name] = self.scores.get(name, 0.5) * (1 - rate) + points * rate
 
-    def grow(self, policies: Policies, iteration: int) -> None:
-        """Every so often today's self joins the league; the easiest member of a full one leaves."""
+    def grow(self, policies: Policies, iteration: int) -> list[str]:
+        """Every so often today's selves join their leagues; the easiest member of a full one
+        leaves. Returns who joined."""
         if self.config.kind != "league" or iteration % self.config.every:
-            return
-        name = f"{MAIN}@{iteration}"
-        if name in self.league:
-            return
-        policies.add(name, MAIN)
-        self.league.append(name)
-        if len(self.league) > self.config.size:
-            easiest = max(self.league[:-1], key=lambda n: self.scores.get(n, 0.5))
-            self.league.remove(easiest)
-            self.scores.pop(easiest, None)
-            policies.remove(easiest)
+            return []
+        joined = [name for p in self.learned if (name := f"{p}@{iteration}") not in self.league]
+        for name in joined:
+            policies.add(name, owner(name))
+            self.league.append(name)
+            before = [n for n in self.league[:-1] if owner(n) == owner(name)]
+            if len(before) >= self.config.size:
+                easiest = max(before, key=lambda n: self.scores.get(n, 0.5))
+                self.league.remove(easiest)
+                self.scores.pop(easiest, None)
+                self.results = [r for r in self.results if easiest not in r[:2]]
+                policies.remove(easiest)
+        return joined
+
+    def to_play(self, joined: Iterable[str]) -> list[tuple[str, str]]:
+        """The pairs of members that have to meet before the mixture is known again."""
+        if self.config.mixture not in MEASURED:
+            return []
+        met = {frozenset(result[:2]) for result in self.results}
+        apart = len(self.learned) > 1  # then seats have owners, and members of one never meet
+        pairs = []
+        for name in joined:
+            for other in self.everyone():
+                rival = other in self.config.players or not apart or owner(other) != owner(name)
+                if other != name and rival and frozenset((name, other)) not in met:
+                    met.add(frozenset((name, other)))
+                    pairs.append((name, other))
+        return pairs
 
     def state(self) -> dict[str, Any]:
-        return {"league": self.league, "scores": self.scores}
+        return {
+            "league": self.league,
+            "scores": self.scores,
+            "results": [list(result) for result in self.results],
+        }
 
     def load(self, state: dict[str, Any], policies: Policies) -> None:
-        """Names and scores; the members' weights are loaded by the checkpoint."""
+        """Names, scores and results; the members' weights are loaded by the checkpoint."""
         for name in self.league:
             policies.remove(name)
         self.league, self.scores = list(state["league"]), dict(state["scores"])
+        self.results = [Result(*result) for result in state["results"]]
         for name in self.league:
-            policies.add(name, MAIN)
+            policies.add(name, owner(name))
 
 
-def against_league(episodes: list[Episode]) -> list[tuple[str, float]]:
-    """Our points in each game against a historical self: 1, a half or 0."""
-    results = []
+def against_league(episodes: list[Episode], members: Iterable[str]) -> list[tuple[str, float]]:
+    """Our points in each game against a member of the league: 1, a half or 0."""
+    known, points = set(members), []
     for episode in episodes:
-        mine = [s for s, policy in episode.seating.items() if policy == MAIN]
-        others = [s for s, policy in episode.seating.items() if policy.startswith(f"{MAIN}@")]
+        mine = [s for s, policy in episode.seating.items() if policy not in known]
+        others = [s for s, policy in episode.seating.items() if policy in known]
         if mine and others and episode.void is None:
             gap = episode.rewards[mine[0]] - episode.rewards[others[0]]
-            results.append((episode.seating[others[0]], 0.5 + 0.5 * ((gap > 0) - (gap < 0))))
-    return results
+            points.append((episode.seating[others[0]], 0.5 + 0.5 * ((gap > 0) - (gap < 0))))
+    return points

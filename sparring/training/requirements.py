@@ -107,17 +107,22 @@ def need_jail(config: Config, games: Iterable[Game]) -> None:
 
 def check_league(config: Config, games: Iterable[Game]) -> None:
     """Refuse a league that nobody joins, before it fails in the middle of the run."""
+    if config.opponents.kind != "league":
+        return
     learned = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
-    if config.opponents.kind == "league" and MAIN not in learned:
+    most = {"alpharank": 1, "nash": 2}.get(config.opponents.mixture, len(learned))
+    if len(learned) > most:
         raise ConfigError(
-            f"opponents.kind is `league`, whose members are old selves of {MAIN!r}, and nobody "
-            f"learns under that name; there are: {', '.join(sorted(learned)) or 'none'}"
+            f"opponents.mixture is `{config.opponents.mixture}`, which is computed for "
+            f"{'one policy in all seats' if most == 1 else 'two policies at most'}, and "
+            f"{len(learned)} learn: {', '.join(sorted(learned))}; `prioritised` and `uniform` take "
+            "any number"
         )
 
 
 def _seated(config: Config) -> list[str]:
     """Everyone who may sit somewhere by name."""
-    others = config.opponents.players if config.opponents.kind == "players" else []
+    others = config.opponents.players if config.opponents.kind in ("players", "league") else []
     if config.opponents.kind == "players" and not others:
         raise ConfigError("opponents.kind is `players`, and opponents.players names nobody")
     return sorted({*config.players.values(), *others})

@@ -24,6 +24,7 @@ from sparring.run.guard import Guard
 from sparring.run.job import resume_latest
 from sparring.run.rundir import RunDir, RunError
 from sparring.run.schedule import Step, steps_of
+from sparring.run.seats import learned_policies
 from sparring.training import checkpoint_names, requirements
 from sparring.training.curriculum import Curriculum
 from sparring.training.lessons import Teacher, make_teacher
@@ -144,7 +145,7 @@ def build(config: Config, folder: Path | None = None) -> Parts:
         Players(engine, servers) if ahead else collecting,
         credit,
         make_teacher(config, credit, engine.chat),
-        Opponents(config.opponents, config.players),
+        Opponents(config.opponents, config.players, learned_policies(config, games.values())),
         Guard(config.guard),
         Curriculum(config, games),
         tasks,

@@ -154,7 +154,15 @@ def test_a_person_plays_from_the_keyboard(tmp_path: Path) -> None:
         (["kuhn", "games.kunh.style=terse"], "did you mean 'kuhn'?"),
         (["kuhn", "games.kuhn.stile=terse"], "did you mean 'style'?"),
         (["kuhn", "players.frist=base"], "did you mean 'first'?"),
-        (["kuhn", "players={first: first, second: second}", "opponents.kind=league"], "`league`"),
+        (
+            [
+                "kuhn",
+                "players={first: f, second: s}",
+                "opponents={kind: league, mixture: alpharank}",
+            ],
+            "one policy in all seats",
+        ),
+        (["kuhn", "opponents={kind: players, population: nowhere}"], "there is no population"),
         (["kuhn", "games={}"], "at least one game"),
         (["kuhn", "policy=nanoo"], "did you mean 'nano'?"),
         (["kuhn", "policy=./no/such/folder"], "no model './no/such/folder'"),

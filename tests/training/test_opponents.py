@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 
-from sparring.core.types import derive
+from sparring.core.types import Episode, Task, derive
+from sparring.evaluation.ratings import Result
 from sparring.run.config import OpponentsConfig
-from sparring.training.opponents import Opponents, league_weights
+from sparring.training.opponents import Opponents, against_league, league_weights
 
 SEATS = ("x", "o")
 
@@ -136,3 +137,73 @@ def test_a_league_comes_back_from_its_state(make_policies):
     assert second.state() == first.state()
     assert others.names() == ["base", "main", "main@1", "main@2"]
     assert seatings(second, 100) == seatings(first, 100)
+
+
+def test_a_league_of_rock_paper_scissors_is_met_by_its_nash_mixture():
+    opponents = make(kind="league", share=1.0, mixture="nash")
+    opponents.league = ["main@1", "main@2", "main@3", "main@4"]
+    circle = [("main@1", "main@2"), ("main@2", "main@3"), ("main@3", "main@1")]
+    opponents.results = [Result(*pair, 8, 0, 2) for pair in circle]
+    opponents.results += [Result(f"main@{i}", "main@4", 10, 0, 0) for i in (1, 2, 3)]
+    met = Counter(next(p for p in s.values() if p != "main") for s in seatings(opponents))
+    assert set(met) == {"main@1", "main@2", "main@3"}  # the fourth loses to all, and is not met
+    assert [n / 2000 for n in met.values()] == pytest.approx([1 / 3] * 3, abs=0.04)
+
+
+def test_every_learned_policy_has_a_league_of_its_own():
+    seats = {"x": "alice", "o": "bob"}
+    opponents = Opponents(
+        OpponentsConfig(kind="league", share=1.0, every=1, size=2, mixture="nash"),
+        seats,
+        ["alice", "bob"],
+    )
+    policies = Names()
+    policies.kept |= {"alice", "bob"}
+    for iteration in (1, 2):
+        joined = opponents.grow(policies, iteration)
+        assert joined == [f"alice@{iteration}", f"bob@{iteration}"]
+    # Only members of the other league are opponents.
+    assert opponents.to_play(joined) == [
+        ("alice@2", "bob@1"), ("alice@2", "bob@2"), ("bob@2", "alice@1"),
+    ]  # fmt: skip
+    # Rows alice@1, alice@2; bob@2 takes more from both, so it is all that alice meets.
+    opponents.results = [
+        Result("alice@1", "bob@1", 9, 0, 1), Result("alice@1", "bob@2", 2, 0, 8),
+        Result("alice@2", "bob@1", 8, 0, 2), Result("alice@2", "bob@2", 3, 0, 7),
+    ]  # fmt: skip
+    assert opponents.weights("bob") == pytest.approx([0, 1])
+    assert opponents.weights("alice") == pytest.approx([0, 1])
+    assert {tuple(s.values()) for s in seatings(opponents, 100)} == {
+        ("alice", "bob@2"), ("alice@2", "bob"),
+    }  # fmt: skip
+    opponents.grow(policies, 3)
+    assert len([n for n in opponents.league if n.startswith("alice@")]) == 2
+
+
+def test_players_join_the_league_and_are_met_by_their_weights():
+    both = ["random", "runs/a@5"]
+    config = OpponentsConfig(kind="league", share=1.0, mixture="uniform", players=both)
+    league = Opponents(config, {})
+    league.league = ["main@1"]
+    assert {p for s in seatings(league, 300) for p in s.values()} == {
+        "main", "main@1", "random", "runs/a@5",
+    }  # fmt: skip
+    config = OpponentsConfig(kind="players", share=1.0, players=both, weights=[0.9, 0.1])
+    fixed = Opponents(config, {})
+    met = Counter(next(p for p in s.values() if p != "main") for s in seatings(fixed))
+    assert met["random"] / 2000 == pytest.approx(0.9, abs=0.03)
+
+
+def test_points_against_members_by_hand():
+    def played(rewards, **seating):
+        return Episode("1", "g", Task("1"), 0, seating=seating, rewards=rewards)
+
+    episodes = [
+        played({"x": 1.0, "o": -1.0}, x="main", o="main@2"),
+        played({"x": 1.0, "o": -1.0}, x="main@2", o="main"),
+        played({"x": 0.0, "o": 0.0}, x="main", o="random"),
+        played({"x": 1.0, "o": -1.0}, x="main", o="main"),
+    ]
+    assert against_league(episodes, ["main@2", "random"]) == [
+        ("main@2", 1.0), ("main@2", 0.0), ("random", 0.5),
+    ]  # fmt: skip

@@ -16,7 +16,11 @@ KINDS = {
     "lora": ("kuhn", ("learn.weights=lora", "learn.lora_r=4", "learn.lr=1e-2")),
     "league": (
         "tictactoe",
-        ("opponents={kind: league, every: 1, size: 2, share: 0.7}", "collect.episodes=16"),
+        (
+            "opponents={kind: league, every: 1, size: 2, share: 0.7, mixture: nash, matches: 2, "
+            "players: [random]}",
+            "collect.episodes=16",
+        ),
     ),
     "memory": (
         "kuhn",

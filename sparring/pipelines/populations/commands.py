@@ -1,0 +1,78 @@
+"""`sparring tournament`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table as RichTable
+
+from sparring.cli.arguments import Seed, Temperature
+from sparring.cli.console import AsJson, console, show
+from sparring.cli.groups import Commands
+
+
+def add_commands(commands: Commands) -> None:
+    commands.command()(tournament)
+
+
+def tournament(
+    players: Annotated[
+        list[str],
+        typer.Argument(help="Two or more: RUN, RUN@STEP, any policy, random, perfect, scripted."),
+    ],
+    game: Annotated[str | None, typer.Option(help="Which game; the first run's otherwise.")] = None,
+    games: Annotated[int, typer.Option(min=1, help="Of each pair, seats taken in turn.")] = 100,
+    out: Annotated[Path, typer.Option(help="The folder.")] = Path("tournament"),
+    temperature: Temperature = 1.0,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Of a reply; otherwise as the run was trained.")
+    ] = None,
+    seed: Seed = 0,
+    resume: Annotated[
+        bool, typer.Option(help="Go on with the games that are there; players may be added.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Every player against every other one: payoffs, ratings, Nash mixture, cycles."""
+    from sparring.pipelines.populations.tournament import hold, make_plan
+    from sparring.run.outputs import need_folder
+
+    plan = make_plan(
+        players, games, game=game, temperature=temperature, max_tokens=max_tokens, seed=seed
+    )
+    need_folder(out, "--out")
+    progress = None if as_json else lambda done, of: show(f"{done} of {of} games")
+    summary = hold(plan, out, resume=resume, progress=progress)
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        _print(summary)
+
+
+def _print(summary: dict[str, Any]) -> None:
+    names = summary["players"]
+    ratings = {rating["name"]: rating for rating in summary["ratings"]}
+    table = RichTable(title=f"{summary['game']}: payoffs of the row, -1 to 1", box=None)
+    columns = ("", *map(str, range(1, len(names) + 1)), "Elo", "95 %", "Nash", "α-rank")
+    for column in columns:
+        table.add_column(column, justify="right" if column else "left")
+    for i, name in enumerate(names):
+        cells = [
+            "" if i == j else f"{payoff:+.2f}" for j, payoff in enumerate(summary["payoffs"][i])
+        ]
+        rating = ratings.get(name)
+        elo = (
+            [f"{rating['elo']:+.0f}", f"{rating['low']:+.0f} … {rating['high']:+.0f}"]
+            if rating
+            else ["", ""]
+        )
+        shares = [f"{summary[kind][name]:.2f}" for kind in ("nash", "alpharank")]
+        table.add_row(f"{i + 1} {name}", *cells, *elo, *shares)
+    console.print(table)
+    for cycle in summary["cycles"]:
+        show("cycle: " + " beats ".join([*cycle, cycle[0]]))
+    if summary["void"]:
+        show(f"{summary['void']} games were void and count for nobody")

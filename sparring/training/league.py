@@ -1,0 +1,105 @@
+"""The league as an empirical game: when somebody joins, matches against the other members give the
+payoffs that mixtures are computed from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sparring.core.collect import Job, collect
+from sparring.core.game import Game
+from sparring.core.table import Speak
+from sparring.core.types import Sampling, derive
+from sparring.evaluation.arena import Score, match, score
+from sparring.evaluation.population import Population
+from sparring.evaluation.ratings import Result
+from sparring.run.rundir import write_whole
+from sparring.training.opponents import Opponents, owner
+
+POPULATION = "population.json"
+
+
+async def measure(
+    opponents: Opponents,
+    joined: Iterable[str],
+    games: Mapping[str, Game],
+    speak: Speak,
+    sampling: Sampling,
+    seed: int,
+) -> None:
+    """Play the matches that are missing, and keep their results."""
+    for name, other in opponents.to_play(joined):
+        wins = draws = losses = 0
+        for game_name, game in games.items():
+            if len(game.seats) < 2:
+                continue
+            result = await _match(
+                opponents,
+                game_name,
+                game,
+                speak,
+                (name, other),
+                sampling,
+                derive(seed, name, other),
+            )
+            wins, draws, losses = wins + result.wins, draws + result.draws, losses + result.losses
+        opponents.results.append(Result(name, other, wins, draws, losses))
+
+
+async def _match(
+    opponents: Opponents,
+    game_name: str,
+    game: Game,
+    speak: Speak,
+    pair: tuple[str, str],
+    sampling: Sampling,
+    seed: int,
+) -> Score:
+    """Seats are taken in turn where one policy plays them all, and are their owners' otherwise."""
+    count = opponents.config.matches
+    own = opponents.own(game.seats)
+    if len(set(own.values())) == 1:
+        played, _ = await match(game_name, game, speak, *pair, count, sampling=sampling, seed=seed)
+        return played
+    mine = next(seat for seat in game.seats if own[seat] == owner(pair[0]))
+    seating = {seat: pair[0] if own[seat] == owner(pair[0]) else pair[1] for seat in game.seats}
+    jobs = [
+        Job(
+            id=f"{pair[0]}-{pair[1]}-{i}",
+            name=game_name,
+            game=game,
+            task=game.match_task(derive(seed, "match", i)),
+            seed=derive(seed, "match", i, pair[1]),
+            seating=seating,
+        )
+        for i in range(count)
+    ]
+    return score(await collect(jobs, speak, sampling=sampling), [mine] * count)
+
+
+def write_population(opponents: Opponents, run: Path, iteration: int) -> None:
+    """The league as it stands, for the report and for whoever trains against it."""
+    names = opponents.everyone()
+    policies = opponents.learned
+    shares = {
+        p: dict(zip(opponents.members(p), opponents.weights(p), strict=True)) for p in policies
+    }
+    summary: dict[str, Any] = {
+        "iteration": iteration,
+        "kind": opponents.config.mixture,
+        "mixture": {
+            policy: {name: weight / sum(of.values()) for name, weight in of.items()}
+            for policy, of in shares.items()
+            if of
+        },
+        "scores": opponents.scores,
+        # The newest checkpoint holds the weights of all members.
+        "policies": {
+            name: name if name in opponents.config.players else f"{run}@last:{name}"
+            for name in names
+        },
+        **Population.of(names, opponents.results).summary(),
+    }
+    write_whole(run / POPULATION, json.dumps(summary, indent=1).encode())
