@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import sys
 from importlib import util
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from sparring.cli.console import AsJson, console, say
+from sparring.cli.console import AsJson, console, say, show
 from sparring.cli.groups import Commands
 
 
 def add_commands(commands: Commands) -> None:
     commands.command()(games)
+    commands.command()(init)
 
 
 def games(
@@ -43,6 +45,18 @@ def games(
         for game, line in listed.items():
             table.add_row(f"  {escape(game)}", escape(line))
     console.print(table)
+
+
+def init(
+    name: Annotated[str, typer.Argument(help="The game's name, and its package's.")],
+    into: Annotated[Path, typer.Option(help="The folder to make the package in.")] = Path(),
+) -> None:
+    """Write a package for a new game: rules, recipe, test, README."""
+    from sparring.cli.scaffold import scaffold
+
+    for file in scaffold(name, into):
+        show(str(file))
+    show(f"next: pip install -e {into / name} && pytest {into / name} && sparring train {name}")
 
 
 def installed_games(source: str | None) -> dict[str, dict[str, str]]:
