@@ -37,25 +37,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from sparring.judge.python.judge import Judge, Verdict
 from sparring.judge.sandbox import pool
 from sparring.judge.sandbox.outcome import Exit
+from sparring.pipelines.code.evalplus import check_text, inputs
 
 SUITES = {"humaneval": "humaneval_plus.jsonl.gz", "mbpp": "mbpp_plus.jsonl.gz"}
 MOST_LITERAL = 200_000  # characters of expected values
 SHORT_S = 0.1  # below this, plain Python's time is mostly that of its start
-SAME = """
-import math
-from math import inf, nan
-
-def same(got, expected, atol):
-    if got == expected:
-        return True
-    if isinstance(expected, float) and isinstance(got, (int, float)):
-        close = math.isclose(got, expected, rel_tol=1e-7, abs_tol=atol)
-        return close or (math.isnan(got) and math.isnan(expected))
-    if isinstance(expected, (list, tuple)) and type(got) is type(expected):
-        return len(got) == len(expected) and all(
-            same(a, b, atol) for a, b in zip(got, expected))
-    return False
-"""
 EXPECTED = """
 import copy, json, sys
 values = []
@@ -93,51 +79,7 @@ def problems(folder: Path, suite: str) -> Iterator[Problem]:
             code = row["canonical_solution"]
             if suite == "humaneval":
                 code = row["prompt"] + code
-            given = [*row["base_input"], *row["plus_input"]]
-            example = _example(row.get("assertion") or "", row["entry_point"])
-            if example is not None:
-                given = [_typed(list(one), example) for one in given]
-            if _are_complex([v for one in given for v in one if isinstance(v, str)]):
-                given = [[complex(v) if isinstance(v, str) else v for v in one] for one in given]
-            yield Problem(row["task_id"], code, row["entry_point"], given, float(row["atol"]))
-
-
-def _example(assertion: str, entry: str) -> list[Any] | None:
-    """The arguments of the row's first assert: JSON has no tuples or sets, and these show them."""
-    for node in ast.walk(ast.parse(assertion)):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == entry:
-            try:
-                return [ast.literal_eval(argument) for argument in node.args]
-            except ValueError:
-                return None
-    return None
-
-
-def _are_complex(texts: list[str]) -> bool:
-    """JSON has no complex numbers, and EvalPlus writes them as texts."""
-    try:
-        return bool([complex(text) for text in texts]) and any("j" in text for text in texts)
-    except ValueError:
-        return False
-
-
-def _typed(value: Any, example: Any) -> Any:
-    """A value from JSON with the types of the example."""
-    if isinstance(value, list) and isinstance(example, list | tuple):
-        models = list(example) or [None]
-        nested = next((m for m in models if isinstance(m, list | tuple | set)), example)
-        items = []
-        for n, item in enumerate(value):
-            model = models[min(n, len(models) - 1)]
-            deeper = isinstance(item, list) and not isinstance(model, list | tuple | set)
-            items.append(_typed(item, nested if deeper else model))
-        return tuple(items) if isinstance(example, tuple) else items
-    if isinstance(value, list) and isinstance(example, set):
-        return set(value)
-    if isinstance(value, dict) and isinstance(example, dict) and example:
-        model = next(iter(example.values()))
-        return {k: _typed(v, model) for k, v in value.items()}
-    return value
+            yield Problem(row["task_id"], code, row["entry_point"], inputs(row), float(row["atol"]))
 
 
 def _children_s() -> float:
@@ -187,10 +129,7 @@ def forms(problem: Problem, plain: Plain) -> dict[str, dict[str, Any]]:
                 for given, value in zip(problem.inputs, expected, strict=True)
             ]
         }
-    reference = f"{problem.code}\nreference = {problem.entry}\nINPUTS = {problem.inputs!r}\n"
-    pair = "candidate(*copy.deepcopy(given)), reference(*copy.deepcopy(given))"
-    loop = f"{SAME}\nimport copy\n{reference}\ndef check(candidate):\n    for given in INPUTS:\n"
-    loop += f"        assert same({pair}, {problem.atol!r})\n"
+    loop = check_text(problem.code, problem.entry, problem.inputs, problem.atol)
     found["loop"] = {"tests": loop, "entry": problem.entry}
     return found
 

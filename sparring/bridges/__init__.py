@@ -13,6 +13,12 @@ plugin = Plugin(
             listing="sparring.bridges.openspiel:listing",
             solver="sparring.bridges.openspiel:cfr_average",
         ),
+        "gym": Bridge(
+            "reasoning_gym",
+            "pip install 'sparring[gym]'",
+            game="sparring.bridges.gym:game",
+            listing="sparring.bridges.gym:listing",
+        ),
         "textarena": Bridge(
             "textarena",
             "pip install 'sparring[textarena]'",

@@ -131,10 +131,9 @@ def test_a_fault_voids_its_own_game_alone(
     """With one worker for all, the others' environments are made again and go on where they
     were."""
     monkeypatch.setattr(host, "WORKERS", 1)
-    monkeypatch.setattr(bridge, "_WORKER", "faulty_worker")
     monkeypatch.setattr(bridge, "_player_counts", lambda *_, **__: [1])
     host._workers.cache_clear()
-    kind = type("Counting", (bridge.TextArena,), {"env_id": "counting"})
+    kind = type("Counting", (bridge.TextArena,), {"env_id": "counting", "worker": "faulty_worker"})
     games = [kind(answer_within=3.0) for _ in range(6)]
 
     def script(request: Request) -> str:

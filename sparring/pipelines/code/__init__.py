@@ -12,6 +12,8 @@ plugin = Plugin(
     benchmarks={
         "mbpp": "sparring.pipelines.code.benchmarks:evaluate",
         "humaneval": "sparring.pipelines.code.benchmarks:evaluate",
+        "mbpp+": "sparring.pipelines.code.benchmarks:evaluate",
+        "humaneval+": "sparring.pipelines.code.benchmarks:evaluate",
     },
     evaluations={"mbpp": "sparring.pipelines.code.mbpp:evaluation"},
     config={"mbpp": "sparring.pipelines.code.config:MbppConfig"},

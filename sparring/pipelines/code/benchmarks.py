@@ -19,7 +19,7 @@ from sparring.evaluation.periodic import write_details
 from sparring.judge.python.judge import Judge
 from sparring.judge.sandbox.bwrap import SandboxMissing
 from sparring.models.trained import weights_of
-from sparring.pipelines.code import humaneval, mbpp
+from sparring.pipelines.code import evalplus, humaneval, mbpp
 from sparring.pipelines.code.attempts import (
     Attempt,
     Question,
@@ -32,12 +32,12 @@ from sparring.run.config import nearest
 from sparring.run.lines import unfinished
 from sparring.tasks.code import Problem
 
-BENCHMARKS = ("mbpp", "humaneval")
+BENCHMARKS = ("mbpp", "humaneval", *evalplus.FILES)
 SOURCES = {"mbpp": "google-research-datasets/mbpp", "humaneval": "openai/openai_humaneval"}
 
 
 def evaluate(asked: Asked) -> int:
-    """`sparring eval mbpp` and `sparring eval humaneval`."""
+    """`sparring eval mbpp`, `humaneval`, `mbpp+` and `humaneval+`."""
     return eval_benchmark(
         asked.benchmark, asked.policy, asked.data, asked.k, asked.as_json, chat=asked.chat,
         samples=asked.samples, problems=asked.problems, temperature=asked.temperature,
@@ -136,6 +136,11 @@ def find_data(name: str, data: str | None) -> str:
     source = data or (os.environ.get("MBPP_DATASET_PATH") if name == "mbpp" else None)
     if source:
         return source
+    if name in evalplus.FILES:
+        raise ConfigError(
+            f"where is {name}? Give --data with {evalplus.FILES[name]}, as EvalPlus publishes it, "
+            "or with a folder that holds it"
+        )
     variable = ", or set MBPP_DATASET_PATH" if name == "mbpp" else ""
     raise ConfigError(
         f"where is {name}? Give --data FILE.jsonl (or a saved dataset folder){variable}; "
@@ -153,6 +158,8 @@ def limit(name: str, problems: int | None) -> int | None:
 
 
 def load(name: str, source: str, split: str | None, most: int | None) -> list[Problem]:
+    if name in evalplus.FILES:
+        return evalplus.load_evalplus(name, source, most)
     if name == "mbpp":
         return mbpp.load_mbpp(source, split, most)
     return humaneval.load_humaneval(source, most)
@@ -160,6 +167,8 @@ def load(name: str, source: str, split: str | None, most: int | None) -> list[Pr
 
 def ask(name: str, source: str, chat: bool, most: int | None) -> list[Question]:
     tasks = load(name, source, "test", most)
+    if name in evalplus.FILES:
+        return evalplus.questions(tasks, name, chat=chat)
     if name == "mbpp":
         return mbpp.questions(tasks, [] if chat else mbpp.load_shots(source))
     return humaneval.questions(tasks, chat=chat)

@@ -1,0 +1,86 @@
+"""A game whose rules are another package's environment in a worker process: what it shows is the
+prompt, the whole reply is the action, its rewards are the outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar
+
+from sparring.bridges.host import Environment, EnvironmentFailed
+from sparring.core.errors import UnknownName
+from sparring.core.game import Game, Outcome
+from sparring.core.nearest import nearest
+from sparring.core.table import Table
+from sparring.core.types import Task, VoidGame
+from sparring.run.game_options import Count, Seconds
+
+PATIENCE = 120.0  # seconds for what is asked before anything is played
+_SEEDS = 2**31  # NumPy's old generators take no larger seed
+
+
+@dataclass
+class Hosted(Game):
+    """The worker answers `open` and `step` with a player's number and an observation, or with the
+    rewards and what there is to say of them."""
+
+    worker: ClassVar[str] = ""  # the module that is run
+    env_id: ClassVar[str] = ""
+    conversation: ClassVar[bool] = False  # whether an observation holds only what is new
+
+    settings: dict[str, Any] = field(default_factory=dict)  # arguments of the environment
+    turns: Count = 500  # a game that is not over by then is void
+    answer_within: Seconds = 60.0  # a step that takes longer counts as a hang
+
+    async def play(self, task: Task, table: Table) -> Outcome:
+        environment = Environment(self.worker, self.answer_within)
+        spoken: set[str] = set()
+        try:
+            answer = await table.judge(
+                environment.call(
+                    "open", game=self.env_id, players=len(self.seats), settings=self.settings,
+                    seed=int(task.data["seed"]) % _SEEDS,
+                )
+            )  # fmt: skip
+            for _ in range(self.turns):
+                seat = self.seats[answer["player"]]
+                goes_on = self.conversation and seat in spoken
+                speak = table[seat].reply if goes_on else table[seat].act
+                spoken.add(seat)
+                turn = await speak(answer["observation"])
+                answer = await table.judge(environment.call("step", action=turn.text))
+                if "rewards" in answer:
+                    return self._outcome(answer)
+            raise VoidGame(f"{self.env_id} was not over after {self.turns} turns")
+        except EnvironmentFailed as error:
+            raise VoidGame(f"{self.env_id}: {error}") from error
+        finally:
+            environment.close()
+
+    def _outcome(self, answer: dict[str, Any]) -> Outcome:
+        if answer["rewards"] is None:
+            raise VoidGame(f"{self.env_id} ended without rewards")
+        # JSON has turned player numbers into text.
+        rewards = {seat: answer["rewards"][str(i)] for i, seat in enumerate(self.seats)}
+        info = {seat: answer["info"].get(str(i), {}) for i, seat in enumerate(self.seats)}
+        invalid = [seat for seat in self.seats if info[seat].get("invalid_move")]
+        facts: dict[str, Any] = {"end": "invalid" if invalid else "played", "info": info}
+        reasons = [about["reason"] for about in info.values() if about.get("reason")]
+        facts |= {"invalid": invalid[0]} if invalid else {}
+        facts |= {"reason": reasons[0]} if reasons else {}
+        return Outcome(rewards, facts=facts)
+
+
+@cache
+def ids(worker: str) -> dict[str, str]:
+    """Every id that a worker knows, with a line on each."""
+    known: dict[str, str] = Environment(worker, PATIENCE, worker=0).call_now("ids")
+    return known
+
+
+def class_of(base: type[Hosted], env_id: str, package: str, **attributes: Any) -> type[Game]:
+    """The game of an id; an id that is unknown is answered with the nearest one."""
+    known = ids(base.worker)
+    if env_id not in known:
+        raise UnknownName(f"{package} has no {env_id!r}; {nearest(env_id, known)}")
+    return type(env_id, (base,), {"env_id": env_id, "title": env_id, **attributes})
