@@ -58,7 +58,7 @@ def eval_benchmark(
     problems: int | None = None,
     temperature: float | None = None,
     max_tokens: int = 512,
-    timeout_s: float = 10.0,
+    timeout_s: float | None = None,
     seed: int = 0,
     batch: int = 512,
     device: str = "auto",
@@ -71,7 +71,13 @@ def eval_benchmark(
     try:
         ks = parse_k(k, samples)
         source = find_data(name, str(data) if data else None)
-        judge = Judge(timeout_s=timeout_s, sandbox=mbpp.jail(sandbox))
+        # EvalPlus' inputs keep its own solutions busy for longer, and one needs more than a GiB.
+        plus = name in evalplus.FILES
+        judge = Judge(
+            timeout_s=timeout_s or (60.0 if plus else 10.0),
+            memory_mb=4096 if plus else 1024,
+            sandbox=mbpp.jail(sandbox),
+        )
         known = {"benchmark": name, "policy": policy, "data": source}
         if policy == REFERENCE:
             tasks = load(name, source, None, problems)
