@@ -80,6 +80,7 @@ OF_RECIPE = {
 # Options that make a command small, behind those it has.
 OF_COMMAND = {
     "arena": ["--games", "4"],
+    "tournament": ["--games", "4"],
     "eval": ["--max-tokens", "4", "--problems", "2"],
     "selfplay": ["--games", "4", "--max-tokens", "2", "max_length=4"],
     "solve": ["--max-tokens", "4"],

@@ -19,6 +19,12 @@ plugin = Plugin(
             game="sparring.bridges.gym:game",
             listing="sparring.bridges.gym:listing",
         ),
+        "verifiers": Bridge(
+            "verifiers",
+            "pip install 'sparring[verifiers]'",
+            game="sparring.bridges.verifiers:game",
+            listing="sparring.bridges.verifiers:listing",
+        ),
         "textarena": Bridge(
             "textarena",
             "pip install 'sparring[textarena]'",

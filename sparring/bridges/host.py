@@ -18,7 +18,7 @@ from typing import Any
 
 Message = dict[str, Any]
 WORKERS = max(1, min(4, os.cpu_count() or 1))
-_START = 120.0  # seconds for a worker to import its package on a busy machine
+_START = 300.0  # seconds for a worker to import its package on a busy machine
 
 
 class EnvironmentFailed(Exception):

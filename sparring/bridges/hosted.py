@@ -11,18 +11,18 @@ from sparring.bridges.host import Environment, EnvironmentFailed
 from sparring.core.errors import UnknownName
 from sparring.core.game import Game, Outcome
 from sparring.core.nearest import nearest
-from sparring.core.table import Table
-from sparring.core.types import Task, VoidGame
+from sparring.core.table import Player, Table
+from sparring.core.types import Message, Task, Turn, VoidGame
 from sparring.run.game_options import Count, Seconds
 
-PATIENCE = 120.0  # seconds for what is asked before anything is played
+PATIENCE = 300.0  # seconds for what is asked before anything is played
 _SEEDS = 2**31  # NumPy's old generators take no larger seed
 
 
 @dataclass
 class Hosted(Game):
-    """The worker answers `open` and `step` with a player's number and an observation, or with the
-    rewards and what there is to say of them."""
+    """The worker answers `open` and `step` with a player's number and an observation, as text or as
+    messages, or with the rewards and what there is to say of them."""
 
     worker: ClassVar[str] = ""  # the module that is run
     env_id: ClassVar[str] = ""
@@ -34,7 +34,7 @@ class Hosted(Game):
 
     async def play(self, task: Task, table: Table) -> Outcome:
         environment = Environment(self.worker, self.answer_within)
-        spoken: set[str] = set()
+        spoken: dict[str, list[Message]] = {}  # seat -> its conversation so far
         try:
             answer = await table.judge(
                 environment.call(
@@ -44,10 +44,7 @@ class Hosted(Game):
             )  # fmt: skip
             for _ in range(self.turns):
                 seat = self.seats[answer["player"]]
-                goes_on = self.conversation and seat in spoken
-                speak = table[seat].reply if goes_on else table[seat].act
-                spoken.add(seat)
-                turn = await speak(answer["observation"])
+                turn = await self._speak(table[seat], answer["observation"], spoken)
                 answer = await table.judge(environment.call("step", action=turn.text))
                 if "rewards" in answer:
                     return self._outcome(answer)
@@ -56,6 +53,19 @@ class Hosted(Game):
             raise VoidGame(f"{self.env_id}: {error}") from error
         finally:
             environment.close()
+
+    async def _speak(
+        self, player: Player, seen: str | list[Message], spoken: dict[str, list[Message]]
+    ) -> Turn:
+        """A whole conversation that goes on from the last one is replied to, so that what was
+        sampled stays as it is, id for id."""
+        messages = [{"role": "user", "content": seen}] if isinstance(seen, str) else seen
+        past = spoken.get(player.seat, [])
+        new = messages if self.conversation else messages[len(past) :]
+        goes_on = bool(past) and bool(new) and (self.conversation or messages[: len(past)] == past)
+        turn = await (player.reply(new) if goes_on else player.act(messages))
+        spoken[player.seat] = [*messages, {"role": "assistant", "content": turn.text}]
+        return turn
 
     def _outcome(self, answer: dict[str, Any]) -> Outcome:
         if answer["rewards"] is None:

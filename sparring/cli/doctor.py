@@ -19,6 +19,7 @@ _OPTIONAL = {  # module -> what it is for, how to add it
     "vllm": ("engine.kind: vllm", "pip install 'sparring[vllm]'"),
     "textarena": ("games textarena:ID", "pip install 'sparring[textarena]'"),
     "reasoning_gym": ("games gym:ID", "pip install 'sparring[gym]'"),
+    "verifiers": ("games verifiers:NAME", "pip install 'sparring[verifiers]'"),
     "ray": ("engines on many machines", "pip install 'sparring[ray]'"),
 }
 

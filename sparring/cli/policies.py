@@ -19,6 +19,7 @@ def add_commands(commands: Commands) -> None:
     export = commands.group("export", "Take a run elsewhere.")
     export.command("verl")(export_verl)
     export.command("games")(export_games)
+    export.command("verifiers")(export_verifiers)
     commands.group("data", "Bring data sets onto this machine.").command("save")(save_data)
 
 
@@ -137,6 +138,23 @@ def export_verl(
 
     need_folder(out, "--out")
     say(export(run, out, game), as_json)
+
+
+def export_verifiers(
+    game: Annotated[str, typer.Argument(help="The game, such as kuhn.")],
+    options: Annotated[list[str] | None, typer.Argument(metavar="[OPTION=VALUE]...")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder; sparring_GAME otherwise.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a package that verifiers' `vf-eval` plays this game with."""
+    from sparring.bridges.verifiers_export import export_game
+    from sparring.run.game_options import parse_options
+    from sparring.run.outputs import need_folder
+
+    folder = out or Path(f"sparring_{game.replace(':', '_').replace('/', '_')}")
+    chosen = parse_options(options or [])
+    need_folder(folder, "--out")
+    say(export_game(game, chosen, folder), as_json)
 
 
 def export_games(as_json: AsJson = False) -> None:

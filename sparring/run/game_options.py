@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from sparring.core.errors import ConfigError
 from sparring.core.nearest import nearest
+from sparring.run.variables import parse_yaml
 
 if TYPE_CHECKING:
     from sparring.core.game import Game
@@ -48,6 +49,17 @@ def checked(kind: type[Game], name: str, options: Mapping[str, Any]) -> dict[str
         if isinstance(given, bool) and not isinstance(value, bool):
             raise BadOption(f"{name}.{option}: a number is wanted (it is {given!r})")
     return found
+
+
+def parse_options(texts: Iterable[str]) -> dict[str, Any]:
+    """`option=value` as a person types it, values in YAML."""
+    options = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigError(f"{text!r} is no option of a game; write option=value")
+        options[key] = parse_yaml(value, repr(text))
+    return options
 
 
 def _adapter(kind: type[Game]) -> TypeAdapter[Any]:

@@ -54,17 +54,15 @@ class Opponents:
         if self.config.kind == "self" or rng.random() >= self.config.share:
             return own
         keeps = seats[index % len(seats)]
-        chosen: dict[str, str] = {}  # one of each league that other seats belong to
+        seating = {keeps: own[keeps]}
+        chosen: dict[str, str] = {}  # one opponent of each league that other seats belong to
         for seat in seats:
-            league = own[seat] if self.config.kind == "league" else ""
-            if seat != keeps and league not in chosen:
-                chosen[league] = self._choose(rng, own[seat])
-        return {
-            seat: own[seat]
-            if seat == keeps
-            else chosen[own[seat] if self.config.kind == "league" else ""]
-            for seat in seats
-        }
+            if seat != keeps:
+                league = own[seat] if self.config.kind == "league" else ""
+                if league not in chosen:
+                    chosen[league] = self._choose(rng, own[seat])
+                seating[seat] = chosen[league]
+        return {seat: seating[seat] for seat in seats}
 
     def own(self, seats: Sequence[str]) -> dict[str, str]:
         """The players whose seats these are."""

@@ -22,6 +22,7 @@ from sparring.engines.load import load_player
 from sparring.models.trained import trained_sampling
 from sparring.run import interrupt
 from sparring.run.config import parse_yaml
+from sparring.run.game_options import parse_options
 from sparring.run.games import game_class, load_game
 from sparring.run.lines import in_batches
 from sparring.run.lock import writing
@@ -211,11 +212,7 @@ def make_plan(
     chosen = dict(own)
     if os.environ.get("MAX_LENGTH") and "max_length" in _fields(game):
         chosen["max_length"] = parse_yaml(os.environ["MAX_LENGTH"], "the variable MAX_LENGTH")
-    for option in options:
-        key, separator, value = option.partition("=")
-        if not separator:
-            raise ConfigError(f"{option!r} is no option of a game; write option=value")
-        chosen[key] = parse_yaml(value, repr(option))
+    chosen |= parse_options(options)
     load_game(game, **chosen)
     return Plan(
         game, options=chosen, grouping="table" if grouping == "table" else "game", **settings

@@ -76,7 +76,7 @@ def load_evalplus(name: str, source: str, limit: int | None = None) -> list[Prob
     """The problems of a file as EvalPlus publishes it, or of a folder that holds it."""
     path = Path(source).expanduser()
     path = path / FILES[name] if path.is_dir() else path
-    problems = []
+    problems: list[Problem] = []
     try:
         for row in _rows(path):
             if len(problems) == limit:
