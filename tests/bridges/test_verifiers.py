@@ -42,7 +42,8 @@ def vf_eval(name: str, out: Path, *words: str, path: Path, tasks: int) -> list[d
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (file,) = out.glob("*/traces.jsonl")
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    episodes = [json.loads(line) for line in file.read_text().splitlines()]
+    return [trace for episode in episodes for trace in episode["traces"]]
 
 
 def test_an_environment_is_a_game_with_its_own_rewards() -> None:
