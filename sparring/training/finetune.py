@@ -121,10 +121,11 @@ def fit_epochs(
     epochs: int,
     *,
     every: int = 1,
+    keep: int | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Go over the lessons, from epoch `first` on; a line of metrics for each, a checkpoint for
-    every `every`-th."""
+    every `every`-th, of which the last `keep` stay."""
     tokens = sum(len(s.ids) for lesson in lessons for s in members(lesson))
     for epoch in range(first + 1, epochs + 1):
         began = time.perf_counter()
@@ -140,6 +141,8 @@ def fit_epochs(
         append(run.metrics, metrics)
         if epoch % every == 0 or epoch == epochs or interrupt.asked():
             _save(run, learner, epoch)
+            if keep is not None:
+                checkpoint.prune(run.checkpoints, keep, set())
         if progress is not None:
             progress(metrics)
         interrupt.leave(epoch, epochs, "epoch")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -221,7 +222,7 @@ async def imitate(
     learner.restart(learn_config(parts.config))
     first = resume_fit(folder, learner)
     async with parts.engine.learning():
-        fit = partial(fit_epochs, folder, learner, demonstrated.lessons, first, epochs)
+        fit = partial(fit_epochs, folder, learner, demonstrated.lessons, first, epochs, keep=1)
         if bench() is None:
             fit()
         else:
@@ -242,9 +243,15 @@ def first_line(run: Path) -> dict[str, Any]:
     if "after" not in results:
         return {}
     last = list(read_lines(run / FOLDER / "metrics.jsonl"))[-1]
-    kept = {"epochs": last["iteration"], "lessons": last["lessons"], "loss": last["learn/loss"]}
+    facts = {"epochs": last["iteration"], "lessons": last["lessons"]}
+    facts |= {k.removeprefix("learn/"): v for k, v in last.items() if k.endswith("/loss")}
     before = {f"before_imitation/{key}": value for key, value in results["before"].items()}
-    return {**results["after"], **before, **{f"imitation/{k}": v for k, v in kept.items()}}
+    return {**results["after"], **before, **{f"imitation/{k}": v for k, v in facts.items()}}
+
+
+def tidy(run: Path) -> None:
+    """What was fitted is in the run's first checkpoint; those on the way there are as large."""
+    shutil.rmtree(run / FOLDER / "checkpoints", ignore_errors=True)
 
 
 def _summary(config: Config, results: dict[str, Any], lessons: int) -> str:

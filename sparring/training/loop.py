@@ -26,7 +26,7 @@ from sparring.run.config import Config
 from sparring.run.job import working_in
 from sparring.run.rundir import RunDir, append, read_lines
 from sparring.run.tracking import Tracking
-from sparring.training import requirements
+from sparring.training import imitation, requirements
 from sparring.training.checkpoint_names import due, find
 from sparring.training.imitation import Demonstrated, first_line, gather, imitate
 from sparring.training.jobs import make_jobs
@@ -95,6 +95,7 @@ async def _play(
                 with interrupt.deferred():
                     await imitate(run, parts, demonstrated, partial(_evaluate_apart, parts))
             first = resume_from(run, parts, resume_at)
+            imitation.tidy(run.path)
             for notice in parts.engine.notices():
                 log.warning(notice)
                 run.event(first, "not_trainable", notice)

@@ -112,6 +112,16 @@ def test_a_run_that_died_while_it_imitated_equals_one_that_never_did(
         (run / "metrics.jsonl").write_text("".join(text[1:]))
     assert whole(broken) == whole(unbroken)
     assert len(events(broken, "imitated")) == 1
+    assert not (broken / FOLDER / "checkpoints").exists()  # step 0 has what was fitted
+
+
+def test_one_of_two_policies_may_imitate(tmp_path: Path) -> None:
+    keys = ("players={first: ann, second: ben}", "begin.ann=perfect:8", "iterations=1")
+    life = train("kuhn", tmp_path / "run", *keys)
+    assert life.code == 0, life.err
+    line = facts(tmp_path / "run")[0]
+    assert line["iteration"] == 0 and line["imitation/ann/loss"] > 0
+    assert "imitation/ben/loss" not in line and line["imitation/lessons"] > 0
 
 
 def test_demonstrations_of_a_file_are_imitated(tmp_path: Path) -> None:
