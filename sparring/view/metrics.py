@@ -194,6 +194,8 @@ EVENTS = {
     "stopped": "Stopped",
     "damaged_checkpoint": "Damaged checkpoint",
     "resumed": "Resumed",
+    "imitated": "Imitation ended",
+    "curriculum": "Next level",
     "config": "Config changed",
     "not_trainable": "Not trained",
     "duplicates": "Lines written twice",
@@ -209,7 +211,7 @@ def event_title(event: Mapping[str, Any]) -> str:
 
 def is_calm(event: Mapping[str, Any]) -> bool:
     """Whether an event needs nobody's attention."""
-    return event.get("event") in ("resumed", "config", "not_trainable")
+    return event.get("event") in ("resumed", "config", "not_trainable", "imitated", "curriculum")
 
 
 def charts(keys: Iterable[str]) -> dict[str, list[Chart]]:
