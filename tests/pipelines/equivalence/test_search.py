@@ -17,10 +17,12 @@ import pytest
 from sparring.core.types import Verdict
 from sparring.judge.sandbox import probe
 from sparring.pipelines.equivalence.judge import form_inside, outcomes_inside
+from sparring.pipelines.equivalence.judge.equations import equations_of
 from sparring.pipelines.equivalence.judge.inputs import inputs_for
 from sparring.pipelines.equivalence.judge.instrument import instrumented
 from sparring.pipelines.equivalence.judge.purity import impure, parse
 from sparring.pipelines.equivalence.judge.python import PythonChecker, accept_pair
+from sparring.pipelines.equivalence.judge.roots_inside import roots
 from sparring.pipelines.equivalence.judge.search import search
 from sparring.pipelines.equivalence.judge.signature import signature_of
 from sparring.tasks import load_tasks
@@ -87,6 +89,42 @@ DIFFERENT = {
     ),
     "an error": (f("return a // 3 + b", TWO), f("return a // 3 + b // (a * 5 + b != 7777)", TWO)),
 }
+
+
+X, Y = 4321, -6789  # at which each of these holds, and at few other points, all beyond ±300
+FAR_OUT = (
+    f"(a ^ b) % 45 == {(X ^ Y) % 45} and (b - a) * a == {(Y - X) * X}",
+    f"b != 0 and a % b == {X % Y} and a * b ^ 48 == {X * Y ^ 48}",
+    f"max(a, b) ^ 70 == {X ^ 70} and b // 7 * a == {Y // 7 * X}",
+    f"a * a - b == {X * X - Y} and a // 3 % 50 == {X // 3 % 50}",
+    f"a * a * 3 + a * b == {X * X * 3 + X * Y} and b < -700",
+)
+
+
+@pytest.mark.parametrize("condition", FAR_OUT)
+def test_points_where_comparisons_turn_hold_what_the_programs_ask_for(condition: str) -> None:
+    q = f(f"return 0 if {condition} else a - b", TWO)
+    texts = equations_of([ast.parse(q)], "f")
+    points = [point for text in texts for point in roots(text, 10_000, range(4000, 4500))]
+    points += [point for text in texts for point in roots(text, 10_000, range(-6800, -6700))]
+    assert [X, Y] in points
+
+
+def test_only_comparisons_of_unchanged_parameters_become_equations() -> None:
+    body = "c = a + 1\n    return int(c > 3) + int(a * 2 < b) + int(len(str(b)) == a)"
+    assert equations_of([ast.parse(f(body, TWO))], "f") == ["(x * 2) - (y)", "(len(str(y))) - (x)"]
+    assert equations_of([ast.parse(f("a += 1\n    return int(a < b)", TWO))], "f") == []
+    assert equations_of([ast.parse(f("return int(n < 3)"))], "f") == []
+
+
+@jail
+def test_differences_of_two_integers_far_out_are_found() -> None:
+    pairs = [
+        (f("return a - b", TWO), f(f"return 0 if {condition} else a - b", TWO))
+        for condition in FAR_OUT
+    ]
+    for condition, verdict in zip(FAR_OUT, attacked(pairs), strict=True):
+        assert verdict.kind == "refuted", f"{condition}: {verdict}"
 
 
 @jail

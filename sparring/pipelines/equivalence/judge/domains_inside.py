@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sparring.pipelines.equivalence.judge.form_inside import in_child, read
+from sparring.pipelines.equivalence.judge.roots_inside import roots
 from sparring.pipelines.equivalence.judge.search_inside import CALL, Key, Search, Values
 
 SQUARE = 300  # all pairs of integers up to this, where there are two
@@ -50,8 +51,8 @@ def _every(name: str) -> list[Any]:
 
 
 def plane(search: Search, work: int) -> str:
-    """Two integers: all small pairs; then curves, pairs drawn from the whole plane up to 10,000,
-    each named or round number beside all others, and lines, as far as the work goes."""
+    """Two integers: all small pairs; then, up to 10,000 and as far as the work goes, where
+    comparisons turn, pairs drawn at random, named and round numbers beside all others, lines."""
     costs = search.cost(lambda n: [[n, n], [-n, n], [n, -n], [n, 1], [1, n]])
     if not costs:
         return ""
@@ -65,6 +66,10 @@ def plane(search: Search, work: int) -> str:
         square = square * 3 // 4
     pairs = ([x, y] for x in outward(square) for y in outward(square))
     search.compare_all(pairs, dear(square))
+    for text in search.equations:
+        points = roots(text, limit, list(outward(limit)))
+        most = work // (4 * len(search.equations) * dear(limit))
+        search.compare_all(itertools.islice(points, most), dear(limit))
     for key in sorted(search.best, key=lambda key: search.best[key][0])[:MOST_CURVES]:
         follow(search, key, limit, search.work + work // (4 * MOST_CURVES))
     random, width = search.rng.random, 2 * limit + 1

@@ -10,15 +10,17 @@ from typing import Any
 
 from sparring.core.types import Verdict
 from sparring.judge.python.judge import Judge
+from sparring.pipelines.equivalence.judge.equations import equations_of
 from sparring.pipelines.equivalence.judge.inputs import constants_of, periods_of
 from sparring.pipelines.equivalence.judge.instrument import instrumented
 from sparring.pipelines.equivalence.judge.same import SAFETY_S, NoOutcomes, inside
 from sparring.pipelines.equivalence.judge.signature import Signature, Type
 
-_INSIDE = ("form_inside", "mutate_inside", "search_inside", "domains_inside")
+_INSIDE = ("form_inside", "mutate_inside", "search_inside", "roots_inside", "domains_inside")
 _GUIDED = 4000  # inputs that are led by what they reach
 _MOST_SEEDS = 400
 _MOST_PERIODS = 4
+_MOST_EQUATIONS = 8
 _WIDE = {1: 10, 2: 5}  # times the work, where so many integers are tried value by value
 
 
@@ -57,6 +59,7 @@ async def search(
         "function": pair.function,
         "types": [_tree(kind) for kind in pair.signature.types],
         "constants": {name: repr(values) for name, values in constants_of(pair.trees).items()},
+        "equations": equations_of(pair.trees, pair.function)[:_MOST_EQUATIONS],
         "periods": periods_of(pair.trees)[:_MOST_PERIODS],
         "corpus": [repr(list(values)) for values in seeds[:_MOST_SEEDS]],
         "inputs": _GUIDED,

@@ -50,7 +50,7 @@ class Search:
     def __init__(self, request: dict[str, Any], skipped: set[int], progress: int) -> None:
         function, self.types = request["function"], request["types"]
         self.steps, self.patience = request["steps"], request["patience"]
-        self.periods = request["periods"]
+        self.periods, self.equations = request["periods"], request["equations"]
         self.constants = {name: read(text) for name, text in request["constants"].items()}
         self.rng = random.Random(request["seed"])
         self.mutator = Mutator(self.rng, self.constants)
