@@ -35,6 +35,7 @@ FAMILIES = (
     "two, circle",
     "two, residues",
     "two, hash",
+    "two, opaque",
 )
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "differences.py"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 Step = Callable[[int, int], Iterable[int]]  # (the other operand, what it must come to): operands
 GRID = 24  # intervals in which a change of sign is looked for
+LARGE, SOME = 100_000, (*range(-3, 4), -29, 31, 101)
 QUOTIENTS = (*range(1, 17), *range(-8, 0))
 
 
@@ -29,7 +30,8 @@ def quotients(o: int, t: int) -> list[int]:
 
 
 def multiples(o: int, t: int) -> list[int]:
-    return [t + k * o for k in (*range(-3, 4), -29, 31, 101)]
+    """Of a small divisor chance finds enough; of a large one few are in reach, so all of them."""
+    return [t + k * o for k in (range(-48, 49) if abs(o) > LARGE else SOME)]
 
 
 # For `v op o == t` and for `o op v == t`, which v come to that: all, or some of many.
