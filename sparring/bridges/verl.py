@@ -158,13 +158,13 @@ def sampling_of(given: Mapping[str, Any], response_length: int) -> Sampling:
 
 def params_of(sampling: Sampling) -> dict[str, Any]:
     """A game's sampling as verl's servers take it."""
-    found: dict[str, Any] = {
+    params: dict[str, Any] = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k or -1,
         "max_tokens": sampling.max_tokens,
     }
-    return found | ({"stop": list(sampling.stop)} if sampling.stop else {})
+    return params | ({"stop": list(sampling.stop)} if sampling.stop else {})
 
 
 def compute_score(

@@ -42,7 +42,7 @@ _HERE = "${oc.env:SPARRING_EXPORT}"  # set by the launch script, so that the fol
 
 
 @dataclass(frozen=True)
-class Wish:
+class Settings:
     """What the config of verl is made from."""
 
     model: str
@@ -55,14 +55,14 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What a source brings: rows to train and to validate on, and its games on record."""
+class Exported:
+    """What a run or a folder brings: rows to train and to validate on, and its games on record."""
 
     source: Source
     train: Sequence[Instance]
     val: Sequence[Instance]
     recorded: Sequence[Instance]
-    wish: Wish
+    settings: Settings
     notes: tuple[str, ...] = ()
 
 
@@ -76,25 +76,25 @@ def export(source: Path, out: Path, game: str | None = None) -> dict[str, Any]:
 
 def _export(source: Path, out: Path, game: str | None) -> dict[str, Any]:
     if (source / "config.yaml").is_file():
-        taken = _from_run(RunDir.existing(source), game)
+        exported = _from_run(RunDir.existing(source), game)
     elif (source / PLAN).is_file():
-        taken = _from_selfplay(source)
+        exported = _from_selfplay(source)
     else:
         raise ConfigError(f"{source} is neither a run nor a folder of `sparring selfplay`")
-    kept, wish = taken.source, taken.wish
-    train, val = (rows_to_play(part, kept) for part in (taken.train, taken.val))
+    kept, settings = exported.source, exported.settings
+    train, val = (rows_to_play(part, kept) for part in (exported.train, exported.val))
     if not train:
         raise ConfigError(f"{source} holds no games yet; there is nothing to export")
-    model = _model(wish.model, out)
+    model = _model(settings.model, out)
     write_parquet(out / TRAIN, kept, train, "train")
     write_parquet(out / VAL, kept, val or train[:1], "val")  # verl wants one row at least
-    lengths = _lengths(taken.recorded)
+    lengths = _lengths(exported.recorded)
     name = kept.game if kept.game.isidentifier() else "sparring"
-    text = _config(wish, model, *lengths, rows=len(train), name=name)
+    text = _config(settings, model, *lengths, rows=len(train), name=name)
     write_whole(out / CONFIG, text.encode())
     loop = [{"name": AGENT, "_target_": "sparring.bridges.verl.GameLoop"}]
-    if wish.sandbox != "bubblewrap":
-        loop[0]["sandbox"] = wish.sandbox
+    if settings.sandbox != "bubblewrap":
+        loop[0]["sandbox"] = settings.sandbox
     write_whole(out / AGENTS, yaml.safe_dump(loop, sort_keys=False).encode())
     write_whole(out / LAUNCH, _launch().encode())
     (out / LAUNCH).chmod(0o755)
@@ -104,23 +104,23 @@ def _export(source: Path, out: Path, game: str | None) -> dict[str, Any]:
         "train_rows": len(train),
         "val_rows": len(val),
         "model": model["path"].replace(_HERE, str(out)),
-        **({"notes": list(taken.notes)} if taken.notes else {}),
+        **({"notes": list(exported.notes)} if exported.notes else {}),
     }
 
 
-def games_taken() -> dict[str, str]:
+def exportable_games() -> dict[str, str]:
     """Every game of this package, and where its rows come from."""
     made = "its own tasks: those that a run or `sparring selfplay` has on record"
     given = "tasks of a source: all of tasks.source, or the shipped ones"
     return {name: given if load_game(name).problems else made for name in names("games")}
 
 
-def rows_to_play(found: Sequence[Instance], source: Source) -> list[Instance]:
+def rows_to_play(recorded: Sequence[Instance], source: Source) -> list[Instance]:
     """What verl is to play, once each. A game that is won together is one row, and all its seats
     learn from it; otherwise each seat has a row of its own."""
     together = load_game(source.game, **source.options).cooperative
     rows: dict[tuple[str, str], Instance] = {}
-    for one in found:
+    for one in recorded:
         seat = "" if together else one.seat
         rows.setdefault(
             (one.task.id, seat),
@@ -129,7 +129,7 @@ def rows_to_play(found: Sequence[Instance], source: Source) -> list[Instance]:
     return list(rows.values())
 
 
-def _from_run(run: RunDir, wanted: str | None) -> Taken:
+def _from_run(run: RunDir, wanted: str | None) -> Exported:
     """The tables of a run's games, of which those of the last iteration are for validation; or, of
     a game that does not make its own tasks, all tasks of the run's source."""
     config = run.config()
@@ -152,13 +152,13 @@ def _from_run(run: RunDir, wanted: str | None) -> Taken:
     seats = [seat for seat in game.seats if seat in requirements.learning_seats(config, [game])]
     if not seats:
         raise ConfigError(f"nobody who learns sits in {name}; there is nothing to export")
-    wish = _wish(config, run.path, config.players.get(seats[0], MAIN))
+    settings = _settings(config, run.path, config.players.get(seats[0], MAIN))
     tasks, held_out = ([one.task for one in part] for part in (train, val))
     if game.problems:
         tasks = requirements.tasks_of(config, {name: game})[name]
         held_out = [t for t in held_out_tasks(config.tasks, game.problems) if not game.unusable(t)]
     rows = [_rows(part, seats, recorded) for part in (tasks, held_out)]
-    return Taken(source, rows[0], rows[1], recorded, wish, _notes(config, game))
+    return Exported(source, rows[0], rows[1], recorded, settings, _notes(config, game))
 
 
 def _rows(
@@ -198,9 +198,9 @@ def _with_group(episodes: Iterable[Episode]) -> Iterable[Episode]:
         yield episode
 
 
-def _wish(config: Config, run: Path, policy: str) -> Wish:
+def _settings(config: Config, run: Path, policy: str) -> Settings:
     lora = config.learn.weights == "lora"
-    return Wish(
+    return Settings(
         model=str(run) if policy == MAIN else f"{run}:{policy}",
         group=max(2, config.collect.group),
         temperature=config.sampling.temperature,
@@ -211,12 +211,12 @@ def _wish(config: Config, run: Path, policy: str) -> Wish:
     )
 
 
-def _from_selfplay(folder: Path) -> Taken:
+def _from_selfplay(folder: Path) -> Exported:
     plan = json.loads((folder / PLAN).read_text())
     source, train = read_parquet(folder / TRAIN)
     _, val = read_parquet(folder / VAL)
-    wish = Wish(plan["policy"], max(2, plan["group"]), plan["temperature"])
-    return Taken(source, train, val, [*train, *val], wish)
+    settings = Settings(plan["policy"], max(2, plan["group"]), plan["temperature"])
+    return Exported(source, train, val, [*train, *val], settings)
 
 
 def _model(policy: str, out: Path) -> dict[str, Any]:
@@ -224,12 +224,12 @@ def _model(policy: str, out: Path) -> dict[str, Any]:
     from sparring.models.export import export_policy
     from sparring.models.loading import smollm2_folder
 
-    found = find_trained(policy)
-    if found is None and policy not in ("nano", "smollm2"):
+    trained = find_trained(policy)
+    if trained is None and policy not in ("nano", "smollm2"):
         return {"path": policy}
-    base = found.config.policy if found else policy
+    base = trained.config.policy if trained else policy
     engine, name = load_engine(policy, device="cpu")
-    adapter = found is not None and found.config.learn.weights == "lora"
+    adapter = trained is not None and trained.config.learn.weights == "lora"
     export_policy(engine.policies, name, base, out / ("adapter" if adapter else "model"))
     if not adapter:
         return {"path": f"{_HERE}/model"}
@@ -237,10 +237,10 @@ def _model(policy: str, out: Path) -> dict[str, Any]:
     return {"path": stands_on, "lora_adapter_path": f"{_HERE}/adapter"}
 
 
-def _lengths(found: Sequence[Instance]) -> tuple[int, int]:
+def _lengths(recorded: Sequence[Instance]) -> tuple[int, int]:
     """Room for prompts as long as those on record, and for replies twice as long."""
     firsts = [
-        (one.sample.mask.index(1), len(one.sample.ids)) for one in found if 1 in one.sample.mask
+        (one.sample.mask.index(1), len(one.sample.ids)) for one in recorded if 1 in one.sample.mask
     ]
     longest = max((first for first, _ in firsts), default=512)
     replies = max((whole - first for first, whole in firsts), default=512)
@@ -257,7 +257,7 @@ def _variable(name: str, otherwise: object) -> str:
 
 
 def _config(
-    wish: Wish,
+    settings: Settings,
     model: dict[str, Any],
     prompt_length: int,
     response_length: int,
@@ -272,7 +272,7 @@ def _config(
         "defaults": ["ppo_trainer", "_self_"],
         "algorithm": {
             "adv_estimator": "grpo",
-            "norm_adv_by_std_in_grpo": wish.scale,
+            "norm_adv_by_std_in_grpo": settings.scale,
             "use_kl_in_reward": False,
         },
         "data": {
@@ -284,7 +284,7 @@ def _config(
             "filter_overlong_prompts": True,
             "return_raw_chat": True,
         },
-        "actor_rollout_ref": _actor(wish, model, batch, micro),
+        "actor_rollout_ref": _actor(settings, model, batch, micro),
         "reward": {
             "custom_reward_function": {
                 "path": "pkg://sparring.bridges.verl",
@@ -309,11 +309,11 @@ def _config(
     return note + yaml.safe_dump(data, sort_keys=False)
 
 
-def _actor(wish: Wish, model: dict[str, Any], batch: str, micro: str) -> dict[str, Any]:
+def _actor(settings: Settings, model: dict[str, Any], batch: str, micro: str) -> dict[str, Any]:
     return {
-        "model": {**model, "lora_rank": wish.lora_rank},
+        "model": {**model, "lora_rank": settings.lora_rank},
         "actor": {
-            "optim": {"lr": wish.lr},
+            "optim": {"lr": settings.lr},
             "ppo_mini_batch_size": batch,
             "ppo_micro_batch_size_per_gpu": micro,
             "ppo_epochs": _variable("EPOCHS_PER_ITER", 1),
@@ -321,8 +321,8 @@ def _actor(wish: Wish, model: dict[str, Any], batch: str, micro: str) -> dict[st
         },
         "rollout": {
             "name": "vllm",
-            "n": wish.group,  # games on each table: the group
-            "temperature": wish.temperature,
+            "n": settings.group,  # games on each table: the group
+            "temperature": settings.temperature,
             "tensor_model_parallel_size": 1,
             "log_prob_micro_batch_size_per_gpu": micro,
             "calculate_log_probs": True,

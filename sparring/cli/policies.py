@@ -159,9 +159,9 @@ def export_verifiers(
 
 def export_games(as_json: AsJson = False) -> None:
     """List the games that `export verl` takes, and where their rows come from."""
-    from sparring.bridges.verl_export import games_taken
+    from sparring.bridges.verl_export import exportable_games
 
-    say(games_taken(), as_json)
+    say(exportable_games(), as_json)
 
 
 def save_data(

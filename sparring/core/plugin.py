@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from sparring.core.errors import ConfigError, UnknownName
-from sparring.core.nearest import nearest
+from sparring.core.nearest import close_to, nearest
 
 ENTRY_POINTS = "sparring.plugins"
 SHIPPED = (
@@ -119,6 +119,9 @@ def find(kind: Kind, name: str) -> Any:
     prefix, _, game_id = name.partition(":")
     if kind == "games" and game_id and prefix in bridges():
         return bridge_function(prefix, "game")(game_id)
+    meant = close_to(prefix, bridges()) if kind == "games" and prefix.isidentifier() else None
+    if game_id and meant and importlib.util.find_spec(prefix) is None:
+        raise UnknownName(f"no games come from {prefix!r}; did you mean '{meant}:{game_id}'?")
     if ":" not in name and name not in known:
         raise UnknownName(f"there is no {_SINGULAR[kind]} {name!r}; {nearest(name, known)}")
     return load(known.get(name, name), f"the {_SINGULAR[kind]} {name!r}")

@@ -75,13 +75,13 @@ class Population:
 
         beats = self.beats()
         _, group = connected_components(beats, directed=True, connection="strong")
-        found = []
+        circles = []
         for number in sorted(set(group), key=list(group).index):
             members = [i for i in range(len(self.names)) if group[i] == number]
             if len(members) > 1:
                 circle = min((_circle(beats, i) for i in members), key=len)
-                found.append([self.names[i] for i in circle])
-        return found
+                circles.append([self.names[i] for i in circle])
+        return circles
 
     def summary(self) -> dict[str, Any]:
         """Everything there is to say of it, as plain data."""

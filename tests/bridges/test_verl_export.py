@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sparring.bridges.verl_export import export, games_taken
+from sparring.bridges.verl_export import export, exportable_games
 from sparring.core.errors import ConfigError
 from sparring.core.plugin import names
 from sparring.run.config import make_config
@@ -84,6 +84,6 @@ def test_who_sits_otherwise_in_verl_is_said(tmp_path: Path):
 
 
 def test_every_game_is_listed():
-    found = games_taken()
+    found = exportable_games()
     assert set(found) == set(names("games"))
     assert "tasks of a source" in found["equivalence"] and "its own" in found["matching"]

@@ -48,6 +48,11 @@ def test_a_missing_package_is_answered_with_the_command_that_adds_it() -> None:
         load_game("absent:1")
 
 
+def test_a_prefix_that_is_nearly_a_known_one_is_answered_with_that() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'numbers:7'"):
+        load_game("number:7")
+
+
 def test_an_unknown_id_is_the_bridges_to_explain() -> None:
     with pytest.raises(UnknownName, match="there is no game 'x'"):
         load_game("numbers:x")

@@ -37,7 +37,7 @@ def _population(results: list[dict[str, Any]], names: list[str] | None = None) -
 def _intro(population: Population, league: dict[str, Any]) -> str:
     cycles = population.cycles()
     circle = "; ".join(" beats ".join([*c, c[0]]) for c in cycles)
-    found = (
+    cycle = (
         f"<strong>Cycle: {esc(circle)}.</strong> No single number ranks those."
         if cycles
         else "No cycle among those who beat each other beyond chance."
@@ -47,7 +47,7 @@ def _intro(population: Population, league: dict[str, Any]) -> str:
         met = f" Opponents are drawn by the mixture <code>{esc(league['kind'])}</code>."
     return (
         '<p class="intro">What each (row) took from each (column): wins less losses, per game. '
-        f"{found}{met}</p>"
+        f"{cycle}{met}</p>"
     )
 
 

@@ -113,7 +113,7 @@ async def _play(
 
     async with opened([game]):
         return await in_batches(
-            out / GAMES, ["-".join(map(str, place)) for place in order], play, batch=plan.batch,
+            out / GAMES, ["-".join(map(str, match)) for match in order], play, batch=plan.batch,
             what="game",
             progress=(lambda done: progress(len(done), len(order))) if progress else None,
         )  # fmt: skip
@@ -132,9 +132,9 @@ def _job(plan: Plan, game: Game, i: int, j: int, k: int) -> Job:
 
 
 def _record(
-    plan: Plan, game: Game, place: tuple[int, int, int], episode: Episode
+    plan: Plan, game: Game, match: tuple[int, int, int], episode: Episode
 ) -> dict[str, Any]:
-    i, j, k = place
+    i, j, k = match
     counted = score([episode], [game.seats[k % len(game.seats)]])
     return {
         "id": episode.id,

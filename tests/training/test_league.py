@@ -1,0 +1,69 @@
+"""Members of a league play each other when one joins: seats in turn, or each in its owner's."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from sparring.core.game import Game, Outcome
+from sparring.core.scripted import ScriptedEngine
+from sparring.core.table import Table
+from sparring.core.types import Sampling, Task
+from sparring.run.config import OpponentsConfig
+from sparring.training.league import POPULATION, measure, write_population
+from sparring.training.opponents import Opponents
+
+
+class Higher(Game):
+    """The higher number wins, and the left seat has one more."""
+
+    seats = ("left", "right")
+
+    async def play(self, task: Task, table: Table) -> Outcome:
+        left = int((await table["left"].act("?")).text) + 1
+        right = int((await table["right"].act("?")).text)
+        gap = (left > right) - (left < right)
+        return Outcome(left=gap, right=-gap)
+
+
+def played(opponents: Opponents, joined: list[str], numbers: dict[str, int]) -> Opponents:
+    scripts = {name: lambda request: str(numbers[request.policy]) for name in numbers}
+    speak = ScriptedEngine(scripts).act
+    asyncio.run(measure(opponents, joined, {"higher": Higher()}, speak, Sampling(), 0))
+    return opponents
+
+
+def test_members_take_seats_in_turn_and_meet_once(tmp_path: Path) -> None:
+    config = OpponentsConfig(kind="league", mixture="nash", matches=10)
+    opponents = Opponents(config, {})
+    opponents.league = ["main@1", "main@2", "main@3"]
+    numbers = {"main@1": 1, "main@2": 2, "main@3": 5}
+    played(opponents, ["main@2"], numbers)
+    # main@2 has 3 to 1 on the left, and 2 to 2 on the right.
+    assert [tuple(r) for r in opponents.results] == [
+        ("main@2", "main@1", 5, 5, 0), ("main@2", "main@3", 0, 0, 10),
+    ]  # fmt: skip
+    played(opponents, ["main@2", "main@3"], numbers)
+    assert [tuple(r) for r in opponents.results[2:]] == [("main@3", "main@1", 10, 0, 0)]
+    assert opponents.weights("main") == pytest.approx([0, 0, 1])
+    write_population(opponents, tmp_path, 3)
+    written = json.loads((tmp_path / POPULATION).read_text())
+    assert written["mixture"] == {"main": {"main@1": 0, "main@2": 0, "main@3": 1}}
+    assert written["policies"]["main@3"] == f"{tmp_path}@last:main@3"
+
+
+def test_members_of_two_leagues_keep_their_owners_seats() -> None:
+    config = OpponentsConfig(kind="league", mixture="nash", matches=4)
+    opponents = Opponents(config, {"left": "alice", "right": "bob"}, ["alice", "bob"])
+    opponents.league = ["alice@1", "bob@1"]
+    played(opponents, ["alice@1", "bob@1"], {"alice@1": 3, "bob@1": 3})
+    assert [tuple(r) for r in opponents.results] == [("alice@1", "bob@1", 4, 0, 0)]
+    played(opponents, ["bob@1"], {"alice@1": 3, "bob@1": 3})
+    assert len(opponents.results) == 1
+
+
+def test_mixtures_that_need_no_payoffs_play_no_matches() -> None:
+    opponents = Opponents(OpponentsConfig(kind="league", mixture="uniform"), {})
+    opponents.league = ["main@1", "main@2"]
+    assert played(opponents, ["main@2"], {}).results == []
