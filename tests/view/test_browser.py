@@ -109,7 +109,7 @@ def test_every_page_loads_and_no_file_of_the_run_changes(
     group = next(e["group"] for e in episodes(run) if e["iteration"] == 119)
     for path, wanted in {
         "/": "spiral-7",
-        "/run/spiral-7": "Reward by seat",
+        "/run/spiral-7": "Score that picks",
         "/compare?runs=spiral-7": "Curves",
         "/run/spiral-7/games": "of 1",
         "/run/spiral-7/games/000119/0": "Saw",
@@ -186,8 +186,11 @@ def test_zoom_is_in_the_address_and_can_be_reset(page: Any, address: str) -> Non
 
 def test_a_click_on_a_point_opens_that_iterations_games(page: Any, address: str) -> None:
     page.goto(f"{address}/run/spiral-7")
+    assert shown(page) == ["iteration 0", "iteration 110"]
     box = plot(page).bounding_box()
-    page.mouse.click(box["x"] + 1, box["y"] + 40)
+    page.mouse.move(box["x"] + 2, box["y"] + 30)
+    page.wait_for_selector("figure.chart .tip small:text-is('iteration 0')")
+    page.mouse.click(box["x"] + 2, box["y"] + 30)
     page.wait_for_url("**/games?iteration=0")
     page.wait_for_selector("b.count")
 
