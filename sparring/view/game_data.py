@@ -56,6 +56,7 @@ def game_data(episode: Episode, config: Mapping[str, Any]) -> dict[str, Any]:
         "facts": episode.facts,
         "void": episode.void,
         "diffs": list(_diffs(episode)),
+        "pending": token_text.pending(),  # ask again: the text of single tokens is not there yet
     }
 
 

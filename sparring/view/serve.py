@@ -33,7 +33,7 @@ def serve(
     listener.listen(128)  # so that whoever is told the address can connect at once
     address = f"http://{HOST}:{listener.getsockname()[1]}"
     config = uvicorn.Config(make_app(runs), log_level="warning", timeout_graceful_shutdown=1)
-    threading.Thread(target=token_text.warm, daemon=True, name="tokenizer").start()
+    token_text.warm()
     announce(address)
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()

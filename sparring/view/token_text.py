@@ -6,11 +6,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cache
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 log = logging.getLogger(__name__)
-_lock = threading.Lock()  # importing transformers from two threads at once fails at times
+_WAIT_S = 0.1
+_lock = threading.Lock()
+_loading: dict[str, Future[Any]] = {}
+# One thread: importing transformers from two at once fails at times.
+_worker = ThreadPoolExecutor(1, "tokenizer")
 
 
 def base_of(config: Mapping[str, Any], policy: str) -> str:
@@ -38,11 +42,21 @@ def warm() -> None:
 
 
 def _tokenizer(base: str) -> Any:
+    """Loaded in the background; whoever asks before it is there asks again."""
     with _lock:
-        return _load(base)
+        if base not in _loading:
+            _loading[base] = _worker.submit(_load, base)
+    try:
+        return _loading[base].result(_WAIT_S)
+    except TimeoutError:
+        return None
 
 
-@cache
+def pending() -> bool:
+    """Whether a tokenizer is still being loaded."""
+    return not all(loading.done() for loading in _loading.values())
+
+
 def _load(base: str) -> Any:
     try:
         from sparring.models.loading import nano_tokenizer, smollm2_folder

@@ -72,7 +72,12 @@ export const Game = ({ run, file, number: which }) => {
   const [query, change] = useQuery();
   const filters = filtersOf(query);
   const address = `/api/runs/${run}/games/${file}/${which}`;
-  const { data: game, error } = useJson(`${address}${filters && `?${filters}`}`);
+  const { data: game, error, reload } = useJson(`${address}${filters && `?${filters}`}`);
+  useEffect(() => {
+    if (!game?.pending) return undefined;
+    const timer = setTimeout(reload, 1000);
+    return () => clearTimeout(timer);
+  }, [game]);
   const step = game && game.frames.length ? Math.min(game.frames.length - 1, Number(query.step ?? game.frames.length - 1)) : Number(query.step ?? 0);
   const most = game ? (game.frames.length || game.turns.length) - 1 : 0;
   const by = query.colour || "probability";

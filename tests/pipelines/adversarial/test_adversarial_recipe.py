@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import assert_tables_align
 from lives import Life, Moment, events, facts, sparring
 
 from sparring.core.errors import ConfigError
@@ -117,6 +118,7 @@ def test_the_whole_recipe_on_nano(tmp_path: Path) -> None:
     assert bugs["bugs"] == sum(line["tests/bugs"] for line in lines) > 0
     assert {"problem", "test", "broke", "ran", "stages"} == set(bugs["most"][0])
     page = (run.path / "report.html").read_text()
+    assert_tables_align(run.path / "report.html")
     for title in ("Stage by stage", "Yesterday&#x27;s players", "Tests that found bugs"):
         assert title in page or title.replace("&#x27;", "'") in page
 

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from browser import assert_tables_align
 from lives import Life, Moment, sparring
 
 from sparring.pipelines.coherent_math.whole_run import comparisons
@@ -56,6 +57,7 @@ def test_all_five_phases_leave_what_they_made(unbroken: tuple[Path, Life]):
     for pair in read_lines(run / "preferences.jsonl"):
         assert {"question", "chosen", "rejected", "pair_type", "chosen_s_wm"} <= set(pair)
     page = (run / "report.html").read_text()
+    assert_tables_align(run / "report.html")
     assert "Preferences" in page and "coherent-math" in page
     assert life.out.splitlines()[-1] == str((run / "report.html").resolve())
 

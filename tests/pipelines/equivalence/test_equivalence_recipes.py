@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import assert_tables_align
 from lives import Moment, events, train, whole
 
 from sparring.core.errors import ConfigError
@@ -69,6 +70,7 @@ def test_a_smoke_run_leaves_what_the_source_names(tmp_path: Path, recipe: str) -
         assert not (folder / "alice_adapters").exists()  # she is a program here
     assert buffered
     page = (run / "report.html").read_text()
+    assert_tables_align(run / "report.html")
     assert "Bob on held-out pairs" in page and "What was played" in page
 
 
