@@ -31,6 +31,7 @@ NOT_HERE = {
     "make setup": "it makes the environment that these tests are run from",
     "make test": "it runs these tests",
     "make demo": "tests/test_makefile.py runs it",
+    "sparring view": "tests/view/test_browser.py runs it, and it serves until it is stopped",
     "make system": "it installs packages of the system from the network",
     ".venv/bin/pytest": "it runs these tests",
     ".venv/bin/python benchmarks/": "benchmarks take minutes, and a quiet machine",
