@@ -205,7 +205,7 @@ def _settings(config: Config, run: Path, policy: str) -> Settings:
         group=max(2, config.collect.group),
         temperature=config.sampling.temperature,
         lr=config.learn.lr,
-        scale=config.credit.scale,
+        scale=config.credit.scale_rewards == "group",
         lora_rank=config.learn.lora_r if lora else 0,
         sandbox=config.sandbox,
     )

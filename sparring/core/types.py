@@ -103,6 +103,7 @@ class Turn:
     # One per sampled token, or one that all of them share; empty where not learned from.
     advantages: list[float] = field(default_factory=list)
     allowed: list[list[int]] = field(default_factory=list)  # per token, where actions were masked
+    reward: float = 0.0  # of this turn alone, which a game may set; beside the outcome's
     before: list[Message] = field(default_factory=list)  # `shown`'s past, of who has no prompt ids
 
 
@@ -137,6 +138,8 @@ class Sample:
     returns: list[float] = field(default_factory=list)  # what it should have said; empty: no critic
     # Per token, what it was drawn from; an empty or missing entry stands for the whole vocabulary.
     allowed: list[list[int]] = field(default_factory=list)
+    # The learner's own when it began to learn from the sample; empty: those as sampled.
+    old_logprobs: list[float] = field(default_factory=list)
 
 
 @dataclass(slots=True)

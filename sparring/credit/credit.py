@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -9,6 +10,35 @@ from sparring.core.types import Episode, Sample
 from sparring.credit.samples import to_samples
 
 Values = Callable[[Sequence[Sample]], list[list[float]]]  # one per token that is learned from
+
+
+def rewards_to_go(episode: Episode, gamma: float = 1.0) -> list[float]:
+    """For each turn, what its seat earned from it on: the turn's own reward, `gamma` times what the
+    seat's next turn has, and after its last turn the outcome's reward."""
+    found = [0.0] * len(episode.turns)
+    later: dict[str, float] = {}
+    for i in reversed(range(len(found))):
+        turn = episode.turns[i]
+        following = gamma * later[turn.seat] if turn.seat in later else episode.rewards[turn.seat]
+        later[turn.seat] = found[i] = turn.reward + following
+    return found
+
+
+def differing(episodes: Sequence[Episode]) -> list[Episode]:
+    """The episodes of groups in which a seat that learns was rewarded differently in two games.
+    Void episodes are left out. In other groups every group-relative advantage is 0."""
+    rewards: dict[tuple[str, str], set[tuple[float, ...]]] = defaultdict(set)
+    for episode in episodes:
+        if episode.void is None:
+            for seat in {turn.seat for turn in episode.turns if turn.trainable}:
+                own = [turn.reward for turn in episode.turns if turn.seat == seat]
+                rewards[episode.group, seat].add((episode.rewards[seat], *own))
+    kept = {group for (group, _), found in rewards.items() if len(found) > 1}
+    return [e for e in episodes if e.void is None and e.group in kept]
+
+
+def groups(episodes: Sequence[Episode]) -> int:
+    return len({episode.group for episode in episodes})
 
 
 class Credit:
@@ -36,4 +66,4 @@ class Credit:
         return {}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take back what `state` said."""
+        """Restore what `state` returned."""

@@ -42,13 +42,21 @@ def whiten(values: Sequence[float]) -> list[float]:
 
 class Gae(Credit):
     """Each seat's sampled tokens of an episode, in the order they were spoken, are one trajectory;
-    its reward comes after the last of them. `values` is the critic's, given when there is one to
-    ask."""
+    a turn's own reward comes with its last token, the outcome's after the last of all. With
+    `by_turn` a step is a whole turn: its value is that before its first token, and its tokens share
+    its advantage and return. `values` is the critic's, given when there is one to ask."""
 
     uses_critic: ClassVar[bool] = True
 
-    def __init__(self, gamma: float = 1.0, trace: float = 0.95, *, whitened: bool = True) -> None:
-        self.gamma, self.trace, self.whitened = gamma, trace, whitened
+    def __init__(
+        self,
+        gamma: float = 1.0,
+        trace: float = 0.95,
+        *,
+        whitened: bool = True,
+        by_turn: bool = False,
+    ) -> None:
+        self.gamma, self.trace, self.whitened, self.by_turn = gamma, trace, whitened, by_turn
         self.values: Values | None = None
 
     def use_values(self, values: Values) -> None:
@@ -73,22 +81,28 @@ class Gae(Credit):
         return samples
 
     def _credit(self, trajectory: _Trajectory) -> None:
-        parts, spans = trajectory.samples, trajectory.spans
-        values = [v for span in spans for v in parts[span.sample].values[span.start : span.end]]
-        rewards = [0.0] * (len(values) - 1) + [trajectory.reward]
-        advantages, returns = gae(rewards, values, self.gamma, self.trace)
+        parts = trajectory.samples
         for sample in parts:
             sample.returns = [0.0] * len(sample.ids)
-        done = 0
-        for number, start, end in spans:
-            upto = done + end - start
-            parts[number].advantages[start:end] = advantages[done:upto]
-            parts[number].returns[start:end] = returns[done:upto]
-            done = upto
+        steps, rewards = [], []  # a step is a span of tokens: one of them, or those of a turn
+        for span, turn in zip(trajectory.spans, trajectory.turns, strict=True):
+            width = max(1, span.end - span.start) if self.by_turn else 1
+            own = [
+                Span(span.sample, start, start + width)
+                for start in range(span.start, span.end, width)
+            ]
+            steps += own
+            rewards += [0.0] * (len(own) - 1) + [turn.reward] * bool(own)
+        rewards[-1] += trajectory.reward
+        values = [parts[step.sample].values[step.start] for step in steps]
+        advantages, returns = gae(rewards, values, self.gamma, self.trace)
+        for (number, start, end), advantage, worth in zip(steps, advantages, returns, strict=True):
+            parts[number].advantages[start:end] = [advantage] * (end - start)
+            parts[number].returns[start:end] = [worth] * (end - start)
 
 
 def make(config: CreditConfig) -> Gae:
-    return Gae(config.gamma, config.trace, whitened=config.whiten)
+    return Gae(config.gamma, config.trace, whitened=config.whiten, by_turn=config.level == "turn")
 
 
 class _Trajectory(NamedTuple):

@@ -1,65 +1,121 @@
-"""Advantages within a group of episodes on the same task: GRPO, Dr. GRPO, leave-one-out."""
+"""Advantages within a group of episodes on the same task: GRPO, Dr. GRPO, leave-one-out, MaxRL, and
+their forms per turn and per agent."""
 
 from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Episode
-from sparring.credit.credit import Credit
+from sparring.credit.credit import Credit, rewards_to_go
 from sparring.run.config import CreditConfig
 
+Scale = Literal["none", "group", "batch", "mean"]
 _EPSILON = 1e-4
 
 
 def centred(
-    rewards: list[float], *, leave_one_out: bool = False, scale: bool = False
+    rewards: Sequence[float],
+    *,
+    leave_one_out: bool = False,
+    scale: Scale = "none",
+    batch: Sequence[float] = (),
 ) -> list[float]:
-    """Each reward less the group's mean (or the others' mean), over its deviation if scaled."""
+    """Each reward less the group's mean (or the others' mean), divided as `scale` says; `batch`
+    holds the rewards of all groups."""
     n = len(rewards)
     if n < 2:
         return [0.0] * n  # nothing to compare with
     mean = sum(rewards) / n
     factor = n / (n - 1) if leave_one_out else 1.0
-    spread = statistics.stdev(rewards) + _EPSILON if scale else 1.0
-    return [factor * (reward - mean) / spread for reward in rewards]
+    if scale == "mean":
+        if min(rewards) < 0:
+            raise ConfigError(
+                "credit.scale_rewards=mean is for rewards of 0 and above, and a game gave "
+                f"{min(rewards):g}; choose group, batch or none"
+            )
+        factor /= mean or 1.0
+    elif scale != "none":
+        factor /= statistics.stdev(batch if scale == "batch" else rewards) + _EPSILON
+    return [factor * (reward - mean) for reward in rewards]
+
+
+class _Entry(NamedTuple):
+    """One number that is compared within a group, and the turns that its advantage is for."""
+
+    episode: int
+    turns: list[int]
+    reward: float
 
 
 class GroupRelative(Credit):
-    """Games on a task are compared where the same players sat in the same seats: what another
-    opponent gave away is nobody's merit. `together`: all seats are one group, for games that are
-    won together; otherwise each seat is compared with itself alone."""
+    """Games on a task are compared where the same policies sat in the same seats: a weaker opponent
+    is no merit. `together`: all seats are one group, for cooperative games; otherwise each seat is
+    compared with itself alone."""
 
     def __init__(
-        self, *, leave_one_out: bool = False, scale: bool = False, together: bool = False
+        self,
+        *,
+        leave_one_out: bool = False,
+        scale: Scale = "none",
+        together: bool = False,
+        level: Literal["episode", "turn", "agent"] = "episode",
+        gamma: float = 1.0,
     ) -> None:
         self.leave_one_out, self.scale, self.together = leave_one_out, scale, together
+        self.level, self.gamma = level, gamma
 
     def advantages(self, episodes: list[Episode]) -> list[list[float]]:
-        members: dict[tuple[Any, ...], list[tuple[int, str]]] = defaultdict(list)
+        groups: dict[tuple[Any, ...], list[_Entry]] = defaultdict(list)
+        batches: dict[str, list[float]] = defaultdict(list)  # by policy
         for i, episode in enumerate(episodes):
             if episode.void is None:
-                # Only who spoke, and only with themselves: a seat that was never asked, or that
-                # another policy held, says nothing of how well this one spoke.
-                for seat, policy in {turn.seat: turn.policy for turn in episode.turns}.items():
-                    key = (episode.group, policy, tuple(sorted(episode.seating.items())))
-                    members[key if self.together else (*key, seat)].append((i, seat))
-        by_seat: list[dict[str, float]] = [{} for _ in episodes]
-        for group in members.values():
-            rewards = [episodes[i].rewards[seat] for i, seat in group]
-            values = centred(rewards, leave_one_out=self.leave_one_out, scale=self.scale)
-            for (i, seat), value in zip(group, values, strict=True):
-                by_seat[i][seat] = value
-        return [
-            [mine[turn.seat] for turn in episode.turns]
-            for episode, mine in zip(episodes, by_seat, strict=True)
-        ]
+                for policy, key, entry in self._entries(i, episode):
+                    groups[policy, *key].append(entry)
+                    batches[policy].append(entry.reward)
+        advantages = [[0.0] * len(episode.turns) for episode in episodes]
+        for (policy, *_), group in groups.items():
+            values = centred(
+                [entry.reward for entry in group],
+                leave_one_out=self.leave_one_out,
+                scale=self.scale,
+                batch=batches[policy],
+            )
+            for entry, value in zip(group, values, strict=True):
+                for turn in entry.turns:
+                    advantages[entry.episode][turn] = value
+        return advantages
+
+    def _entries(self, i: int, episode: Episode) -> list[tuple[str, tuple[Any, ...], _Entry]]:
+        """What an episode adds to its groups, with the policy and the rest of the group's key. Only
+        seats that spoke: one that was never asked says nothing of how well its policy spoke."""
+        to_go = rewards_to_go(episode, self.gamma)
+        turns: dict[str, list[int]] = defaultdict(list)
+        for number, turn in enumerate(episode.turns):
+            turns[turn.seat].append(number)
+        found = []
+        for seat, own in turns.items():
+            policy = episode.turns[own[-1]].policy
+            key: tuple[Any, ...] = (episode.group, tuple(sorted(episode.seating.items())))
+            key = key if self.together else (*key, seat)
+            total = episode.rewards[seat] + sum(episode.turns[t].reward for t in own)
+            if self.level == "episode":
+                found.append((policy, key, _Entry(i, own, total)))
+            elif self.level == "agent":
+                found += [(policy, key, _Entry(i, [t], total)) for t in own]
+            else:
+                found += [(policy, (*key, k), _Entry(i, [t], to_go[t])) for k, t in enumerate(own)]
+        return found
 
 
 def make(config: CreditConfig) -> GroupRelative:
     return GroupRelative(
         leave_one_out=config.kind == "leave_one_out",
-        scale=config.scale,
+        scale=config.scale_rewards,
         together=config.seats == "together",
+        level=config.level,
+        gamma=config.gamma,
     )

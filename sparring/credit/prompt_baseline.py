@@ -35,23 +35,23 @@ class PromptBaseline(Credit):
     def _episode(self, episode: Episode, learned: set[str]) -> list[float]:
         """Backwards over each seat's turns: A = δ + trace · A of the next, δ prompt to prompt."""
         roles = dict(self.roles.baselines)
-        self.roles.surprises(episode, learned)
+        self.roles.update(episode, learned)
         keys = [self._key(episode.game, turn) for turn in episode.turns]
         values = [
             self.prompts.get(key, (roles.get(f"{episode.game}/{turn.seat}", 0.0), 0))[0]
             for key, turn in zip(keys, episode.turns, strict=True)
         ]
-        found = [0.0] * len(keys)
+        advantages = [0.0] * len(keys)
         later: dict[str, tuple[float, float]] = {}  # seat -> value and advantage of its next turn
         for i in reversed(range(len(keys))):
-            seat = episode.turns[i].seat
-            following, advantage = later.get(seat, (episode.rewards[seat], 0.0))
-            found[i] = following - values[i] + self.trace * advantage
-            later[seat] = (values[i], found[i])
-        for turn, key, value, advantage in zip(episode.turns, keys, values, found, strict=True):
+            turn = episode.turns[i]
+            following, advantage = later.get(turn.seat, (episode.rewards[turn.seat], 0.0))
+            advantages[i] = turn.reward + following - values[i] + self.trace * advantage
+            later[turn.seat] = (values[i], advantages[i])
+        for turn, key, value, surprise in zip(episode.turns, keys, values, advantages, strict=True):
             if turn.policy in learned:
-                self._learn(key, value, advantage)
-        return found
+                self._learn(key, value, surprise)
+        return advantages
 
     def _learn(self, key: str, value: float, surprise: float) -> None:
         known, met = self.prompts.pop(key, (value, 0))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparring.core.types import Episode
-from sparring.credit.credit import Credit
+from sparring.credit.credit import Credit, rewards_to_go
 from sparring.run.config import CreditConfig
 
 
@@ -36,21 +36,25 @@ class RoleBaseline(Credit):
         learned = learners(episodes)
         found = []
         for episode in episodes:
-            by_seat = self.surprises(episode, learned)
-            found.append([by_seat[turn.seat] for turn in episode.turns])
+            before = dict(self.baselines)
+            self.update(episode, learned)
+            found.append(
+                [
+                    to_go - before.get(f"{episode.game}/{turn.seat}", 0.0)
+                    for turn, to_go in zip(episode.turns, rewards_to_go(episode), strict=True)
+                ]
+            )
         return found
 
-    def surprises(self, episode: Episode, learned: set[str]) -> dict[str, float]:
-        """Each seat's reward less its baseline, which then moves if a learner sat there."""
-        found = {}
-        moving = learning_seats(episode, learned)
-        for seat, reward in episode.rewards.items():
+    def update(self, episode: Episode, learned: set[str]) -> None:
+        """Move the baselines of the seats that learners hold towards what those seats earned."""
+        earned = dict(episode.rewards)
+        for turn in episode.turns:
+            earned[turn.seat] += turn.reward
+        for seat in learning_seats(episode, learned) & earned.keys():
             role = f"{episode.game}/{seat}"
             baseline = self.baselines.get(role, 0.0)
-            found[seat] = reward - baseline
-            if seat in moving:
-                self.baselines[role] = self.decay * baseline + (1 - self.decay) * reward
-        return found
+            self.baselines[role] = self.decay * baseline + (1 - self.decay) * earned[seat]
 
     def state(self) -> dict[str, Any]:
         return {"baselines": self.baselines}

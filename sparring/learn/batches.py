@@ -49,7 +49,8 @@ class Batch:
     place_N: Tensor  # where the token is predicted from: one before its own place
     target_N: Tensor
     advantage_N: Tensor
-    logprob_N: Tensor  # as sampled
+    logprob_N: Tensor  # the engine's, as sampled
+    old_logprob_N: Tensor | None  # the learner's at the start of the fit, where they are kept apart
     temperature_N: Tensor | None  # None where all are 1
     sample_N: Tensor  # which sample the token belongs to
     value_N: Tensor  # the critic's as sampled, and the return to learn; 0 without a critic
@@ -99,6 +100,9 @@ def collate(
         target_N=_send(_flat((s.ids for s in samples), np.int64)[learned_L], device),
         advantage_N=real(s.advantages for s in samples),
         logprob_N=real(s.logprobs for s in samples),
+        old_logprob_N=real(s.old_logprobs for s in samples)
+        if any(s.old_logprobs for s in samples)
+        else None,
         temperature_N=real([s.temperature] * len(s.ids) for s in samples) if heated else None,
         sample_N=_send(sample_N, device),
         value_N=judged(s.values if s.returns else [] for s in samples),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -35,6 +35,7 @@ from sparring.learn.objectives import (
 )
 from sparring.learn.optimizer import Optimizer, make_masters
 from sparring.learn.packing import at_tokens, check_packing, read_rows
+from sparring.learn.reference import copy_rounded, follow, follow_rate
 from sparring.models.logits import logit_shape
 from sparring.models.policies import REFERENCE as REFERENCE
 from sparring.models.policies import Policies
@@ -62,10 +63,10 @@ class Learner:
         self.max_tokens = max_tokens
         self.budget = config.tokens_per_batch  # halved where the memory does not hold it
         self.world = World()
-        self._entropy_bonus = config.entropy
+        self._entropy_bonus, self._kl = config.entropy, config.kl
         self.lr_scale = 1.0  # lowered by the collapse guard
         self.optimizers: dict[str, Optimizer] = {}
-        self.magnets: dict[str, dict[str, Tensor]] = {}  # moving references, in float32
+        self.references: dict[str, dict[str, Tensor]] = {}  # of moving references, in float32
         self.beginnings: dict[str, dict[str, Tensor]] = {}  # where each iteration restarts from
         self.critics: dict[str, Critic] = {}
         self.critic_optimizers: dict[str, Optimizer] = {}
@@ -92,13 +93,13 @@ class Learner:
         if config.restart:
             first = {key: p.detach().clone() for key, p in policies.state(name).items()}
             self.beginnings[name] = first
-        if config.kl > 0 and config.reference == "moving":
+        if config.moving_reference:
             reference = self.reference(name)
             if reference in policies.names():
                 policies.load(reference, policies.state(name))
             else:
                 policies.add(reference, name)
-            self.magnets[name] = make_masters(policies.parameters(reference))
+            self.references[name] = make_masters(policies.parameters(reference))
 
     def restart(self, config: LearnConfig) -> None:
         """Learn by this config from now on; optimizers and moving references begin anew at the
@@ -108,12 +109,12 @@ class Learner:
             self.begin(name)
 
     def reference(self, name: str) -> str:
-        return f"{REFERENCE}_{name}" if self.config.reference == "moving" else BASE
+        """The policy that the divergence is measured to."""
+        return f"{REFERENCE}_{name}" if self.config.moving_reference else BASE
 
     @property
     def supervised(self) -> bool:
-        """Whether the lessons are shown, not sampled: then there is no canary, and dropout is at
-        work."""
+        """Whether the lessons were not sampled: then there is no canary, and dropout is on."""
         return self.config.objective != "policy"
 
     @property
@@ -122,19 +123,17 @@ class Learner:
         iteration begin the schedule anew as well."""
         return self.supervised or self.config.restart
 
-    def lr(self, place: int, of: int) -> float:
-        """Linear warm-up, then constant or linear decay to the floor, at one place of so many:
-        iterations; or optimizer steps, see `by_steps`."""
-        warm = min(1.0, (place + 1) / max(1, self.config.warmup))
-        left = 1 - place / max(1, of)
-        decay = 1.0 if self.config.schedule == "constant" else max(self.config.lr_floor, left)
+    def lr(self, position: int, of: int) -> float:
+        """Linear warm-up, then constant, or linear or cosine decay to the floor, at one of so many
+        positions: iterations, or optimizer steps, see `by_steps`."""
+        warm = min(1.0, (position + 1) / max(1, self.config.warmup))
+        progress, floor = min(1.0, position / max(1, of)), self.config.lr_floor
+        decay = 1.0
+        if self.config.schedule == "linear":
+            decay = max(floor, 1 - progress)
+        elif self.config.schedule == "cosine":
+            decay = floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2
         return self.config.lr * self.lr_scale * warm * decay
-
-    def entropy_bonus(self, iteration: int, iterations: int) -> float:
-        """A straight line from `entropy` to `entropy_end`: curious at first, then decided."""
-        begin, end = self.config.entropy, self.config.entropy_end
-        moved = min(1.0, iteration / max(1, iterations))
-        return begin if end is None else begin + (end - begin) * moved
 
     def fit(
         self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1
@@ -142,7 +141,9 @@ class Learner:
         """Learn from one iteration's lessons; returns means over its optimizer steps."""
         stats: dict[str, float] = {}
         iterations = self.config.horizon or iterations
-        self._entropy_bonus = self.entropy_bonus(iteration, iterations)
+        progress = min(1.0, iteration / max(1, iterations))
+        self._entropy_bonus = linear(self.config.entropy, self.config.entropy_end, progress)
+        self._kl = linear(self.config.kl, self.config.kl_end, progress)
         for name in self.optimizers:
             mine = [x for x in lessons if x.policy == name and all(any(s.mask) for s in members(x))]
             if not mine:
@@ -151,8 +152,9 @@ class Learner:
                 self.policies.load(name, self.beginnings[name])
                 self.optimizers[name] = Optimizer(self.policies.parameters(name), self.config)
             prefix = "" if len(self.optimizers) == 1 else f"{name}/"
-            found = self._fit_policy(name, mine, iteration, iterations)
-            stats |= {f"learn/{prefix}{key}": value for key, value in found.items()}
+            own = self._fit_policy(name, mine, iteration, iterations)
+            stats |= {f"learn/{prefix}{key}": value for key, value in own.items()}
+            self._move_reference(name)
             self.policies.set_version(name, self.policies.version(name) + 1)
         return stats
 
@@ -163,16 +165,21 @@ class Learner:
         steps = skipped = 0
         gap, far = None, False
         lr = self.lr(iteration, iterations)
-        began, fits = (0, 1) if self.config.restart else (iteration, iterations)
+        # Steps are counted by the optimizer, whose state is in the checkpoint: earlier iterations
+        # may have had more of them, or fewer.
+        taken, left = self.optimizers[name].steps(), iterations - iteration
+        left = 1 if self.config.restart else left
         for epoch in range(self.config.epochs):
             parts = [] if far else self._optimizer_batches(name, lessons, iteration, epoch)
-            for place, part in enumerate(parts):
+            if epoch == 0 and self.config.corrects and len(parts) * self.config.epochs > 1:
+                self._keep_logprobs(name, lessons)
+            for number, part in enumerate(parts):
                 if self.by_steps:
-                    done = began * self.config.epochs + epoch
-                    lr = self.lr(done * len(parts) + place, fits * self.config.epochs * len(parts))
+                    position = taken + epoch * len(parts) + number
+                    lr = self.lr(position, taken + left * self.config.epochs * len(parts))
                 if self.world.size == 1:  # several must not be left by one of them
                     interrupt.check()
-                found = self._gather(name, part, iteration, epoch, place)
+                found = self._gather(name, part, iteration, epoch, number)
                 if gap is None and not self.supervised:
                     gap = found["canary"]
                     if self.canary is not None:
@@ -187,7 +194,6 @@ class Learner:
                 for key, value in {**found, "grad_norm": norm}.items():
                     sums[key] += value
                 steps += 1
-        self._move_reference(name)
         means = {key: value / max(1, steps) for key, value in sums.items()}
         first = {} if self.supervised else {"canary": gap or 0.0}
         if self.config.kl_stop is not None:
@@ -202,21 +208,46 @@ class Learner:
             self.critic_optimizers[name].step(self.config.critic_lr * self.lr_scale, most)
         return norm
 
-    @torch.no_grad()
     def values(self, samples: Sequence[Sample]) -> list[list[float]]:
         """What the critics expect before each token that is learned from, per sample."""
         found: dict[int, list[float]] = {id(sample): [] for sample in samples}
-        pad = self.policies.tokenizer.pad_token_id
         for name, critic in self.critics.items():
-            mine = [s for s in samples if s.policy == name and any(s.mask)]
-            for micro in by_budget(mine, self.budget):
-                read = [sample for lesson in micro for sample in members(lesson)]
-                batch = collate(read, pad, self.policies.device)
-                with self.policies.using(name) as model:
-                    worth = critic(self.hidden(model, batch))
-                for i, value in zip(batch.sample_N.tolist(), worth.tolist(), strict=True):
-                    found[id(read[i])].append(value)
+
+            def value(model: Any, batch: Batch, critic: Critic = critic) -> Tensor:
+                return critic(self.hidden(model, batch))
+
+            for sample, worth in self._score_samples(name, samples, value):
+                found[id(sample)] = worth
         return [found[id(sample)] for sample in samples]
+
+    def _keep_logprobs(self, name: str, lessons: Sequence[Lesson]) -> None:
+        """Note the policy's own logprobs of the sampled tokens, before the first step."""
+        samples = [sample for lesson in lessons for sample in members(lesson)]
+
+        def score(model: Any, batch: Batch) -> Tensor:
+            return self.logprobs(model, batch)[0]
+
+        for sample, logprobs in self._score_samples(name, samples, score):
+            following = iter(logprobs)
+            learned = [m if i else 0 for i, m in enumerate(sample.mask)]
+            sample.old_logprobs = [next(following) if m else 0.0 for m in learned]
+
+    @torch.no_grad()
+    def _score_samples(
+        self, name: str, samples: Sequence[Sample], score: Callable[[Any, Batch], Tensor]
+    ) -> Iterator[tuple[Sample, list[float]]]:
+        """One number for each token that a policy learns from, sample by sample."""
+        mine = [s for s in samples if s.policy == name and any(s.mask)]
+        pad = self.policies.tokenizer.pad_token_id
+        for micro in by_budget(mine, self.budget):
+            read = [sample for lesson in micro for sample in members(lesson)]
+            batch = collate(read, pad, self.policies.device)
+            with self.policies.using(name) as model:
+                numbers = score(model, batch)
+            by_sample: list[list[float]] = [[] for _ in read]
+            for i, number in zip(batch.sample_N.tolist(), numbers.tolist(), strict=True):
+                by_sample[i].append(number)
+            yield from zip(read, by_sample, strict=True)
 
     def _optimizer_batches(
         self, name: str, lessons: list[Lesson], iteration: int, epoch: int
@@ -296,7 +327,7 @@ class Learner:
             )
             return shown(logprobs, batch, totals, config)
         reference = None
-        if config.kl > 0:
+        if self._kl > 0 and config.reference != "uniform":
             # Before the policy's own pass: peft freezes whichever adapter was in use before, and
             # a frozen one gets no gradient.
             with torch.no_grad(), self.policies.using(self.reference(name)) as model:
@@ -312,6 +343,8 @@ class Learner:
             config,
             reference=reference,
             values=self.critics[name](hidden) if name in self.critics else None,
+            kl_weight=self._kl,
+            vocabulary=len(model.get_output_embeddings().weight),
             entropy_bonus=self._entropy_bonus,
         )
 
@@ -340,21 +373,15 @@ class Learner:
             return whole(given[0], targets_N=given[1], temperature_N=given[2])
         return masked_logprobs(*given, batch.allowed_NA, head, shape, whole)
 
-    @torch.no_grad()
     def _move_reference(self, name: str) -> None:
-        """The magnet follows the policy slowly, which is what stops self-play from cycling."""
-        for key, magnet in self.magnets.get(name, {}).items():
-            magnet.lerp_(self.optimizers[name].masters[key], self.config.reference_rate)
-        self._show_reference(name)
+        """Let the reference follow the policy, which keeps self-play from cycling."""
+        if name in self.references:
+            rate = follow_rate(self.config, self.policies.version(name))
+            follow(self.references[name], self.optimizers[name].masters, rate)
+            self._write_reference(name)
 
-    @torch.no_grad()
-    def _show_reference(self, name: str) -> None:
-        """The reference speaks with its magnet's weights, rounded where they are not float32."""
-        if name in self.magnets:
-            shown = self.policies.parameters(self.reference(name))
-            for key, magnet in self.magnets[name].items():
-                if shown[key] is not magnet:
-                    shown[key].copy_(magnet)
+    def _write_reference(self, name: str) -> None:
+        copy_rounded(self.references[name], self.policies.parameters(self.reference(name)))
 
     def dismiss(self) -> None:
         """Nothing more will be learned; for learners that others wait for."""
@@ -365,8 +392,9 @@ class Learner:
         for name, optimizer in self.optimizers.items():
             found[f"{name}.policy"] = self.policies.state(name)
             found[f"{name}.optimizer"] = optimizer.state()
-            if name in self.magnets:
-                found[f"{name}.reference"] = {k: m.detach() for k, m in self.magnets[name].items()}
+            if name in self.references:
+                own = self.references[name]
+                found[f"{name}.reference"] = {key: tensor.detach() for key, tensor in own.items()}
             if name in self.critics:
                 found[f"{name}.critic"] = self.critics[name].state()
                 found[f"{name}.critic_optimizer"] = self.critic_optimizers[name].state()
@@ -379,8 +407,11 @@ class Learner:
             if name in self.critics:
                 self.critics[name].load(state[f"{name}.critic"])
                 self.critic_optimizers[name].load(state[f"{name}.critic_optimizer"])
-            if name in self.magnets:
-                with torch.no_grad():
-                    for key, magnet in self.magnets[name].items():
-                        magnet.copy_(state[f"{name}.reference"][key])
-                self._show_reference(name)
+            if name in self.references:
+                follow(self.references[name], state[f"{name}.reference"], 1.0)
+                self._write_reference(name)
+
+
+def linear(begin: float, end: float | None, progress: float) -> float:
+    """A coefficient that moves in a straight line from `begin` to `end`, if there is one."""
+    return begin if end is None else begin + (end - begin) * progress

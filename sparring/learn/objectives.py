@@ -14,7 +14,15 @@ from torch import Tensor
 
 from sparring.learn.batches import Batch
 from sparring.learn.critic import clipped_value_loss
-from sparring.learn.losses import Totals, clipped_policy_loss, kl_k3, token_weights
+from sparring.learn.losses import (
+    Totals,
+    importance_weights,
+    kl_k3,
+    off_policy_mask,
+    policy_loss,
+    rejection_mask,
+    token_weights,
+)
 from sparring.run.config import LearnConfig
 
 # Numbers stay on the device until the step is done: reading one makes the host wait for it.
@@ -48,30 +56,35 @@ def policy_objective(
     *,
     reference: Tensor | None = None,
     values: Tensor | None = None,
+    kl_weight: float = 0.0,
+    vocabulary: int = 1,
     entropy_bonus: float = 0.0,
 ) -> Found:
-    """The clipped surrogate of the advantages, a pull to the reference, a bonus for entropy, and,
-    where there is a critic, what its values are off by."""
-    losses, held = clipped_policy_loss(
-        logprobs,
-        batch.logprob_N,
-        batch.advantage_N,
-        config.clip_low,
-        config.clip_high,
-        config.ratio_cap,
-    )
+    """The policy loss of the advantages, corrected for what the engine sampled otherwise, plus the
+    divergence to the reference, less the entropy bonus, plus the critic's loss where there is one.
+    """
+    old = old_logprobs(logprobs, batch, config)
+    losses, clipped = policy_loss(logprobs, old, batch.advantage_N, batch.sample_N, config)
     per_token = 1 / max(1, totals.tokens)
     stats = {
         "canary": _sum((logprobs.detach() - batch.logprob_N).abs()) * per_token,
         "entropy": _sum(entropy) * per_token,
-        "clip_rate": _sum(held) * per_token,
+        "clip_rate": _sum(clipped) * per_token,
         "moved": _sum(kl_k3(batch.logprob_N, logprobs.detach())) * per_token,
     }
-    if reference is not None:
-        kl = kl_k3(logprobs, reference)
-        if config.kl_correction:
-            kl = kl * (logprobs - batch.logprob_N).exp()
-        losses = losses + config.kl * kl
+    weight = correction(logprobs.detach(), old, batch, config)
+    if weight is not None:
+        losses = losses * weight
+        stats["importance_weight"] = _sum(weight) * per_token
+        stats["masked_rate"] = _sum(weight == 0) * per_token
+    if kl_weight > 0:
+        if reference is None:  # uniform: the divergence is known exactly
+            kl = _choices(batch, vocabulary).log() - entropy
+        else:
+            kl = kl_k3(logprobs, reference)
+            if config.kl_correction:
+                kl = kl * (logprobs - old).exp()
+        losses = losses + kl_weight * kl
         stats["kl"] = _sum(kl) * per_token
     if values is not None:
         off, _ = clipped_value_loss(values, batch.value_N, batch.return_N, config.value_clip)
@@ -81,6 +94,50 @@ def policy_objective(
         losses = losses - entropy_bonus * entropy
     loss = (losses * token_weights(batch.sample_N, config.aggregation, totals)).sum()
     return loss, {"loss": _sum(loss), **stats}
+
+
+def _choices(batch: Batch, vocabulary: int) -> Tensor:
+    """How many tokens each one was drawn from."""
+    whole_N = torch.full_like(batch.logprob_N, vocabulary)
+    if batch.allowed_NA is None:
+        return whole_N
+    count_N = (batch.allowed_NA >= 0).sum(-1)
+    return torch.where(count_N > 0, count_N, whole_N)
+
+
+def old_logprobs(logprobs: Tensor, batch: Batch, config: LearnConfig) -> Tensor:
+    """What the loss takes its ratio against: the engine's logprobs or, where the two are kept
+    apart, the learner's own at the start of the fit; in its only step those are the present ones.
+    """
+    if not config.corrects:
+        return batch.logprob_N
+    return logprobs.detach() if batch.old_logprob_N is None else batch.old_logprob_N
+
+
+def correction(logprobs: Tensor, old: Tensor, batch: Batch, config: LearnConfig) -> Tensor | None:
+    """Each token's weight for being sampled by another distribution than the learner's, 0 where it
+    is rejected; None where nothing is corrected."""
+    log_ratio, weight = old - batch.logprob_N, None
+    if config.importance_sampling_mode is not None:
+        weight = importance_weights(
+            log_ratio,
+            batch.sample_N,
+            config.importance_sampling_mode,
+            config.importance_sampling_clip_min,
+            config.importance_sampling_clip_max,
+        )
+    masks = []
+    if config.rollout_rs is not None:
+        bounds = config.rollout_rs_threshold
+        low, high = bounds if isinstance(bounds, tuple) else (None, bounds)
+        masks.append(rejection_mask(log_ratio, batch.sample_N, config.rollout_rs, low, high))
+    if config.off_policy_mask_threshold is not None:
+        moved = logprobs - batch.logprob_N
+        given = (moved, batch.advantage_N, batch.sample_N, config.off_policy_mask_threshold)
+        masks.append(off_policy_mask(*given))
+    for mask in masks:
+        weight = mask.float() if weight is None else weight * mask
+    return weight
 
 
 def likelihood_objective(

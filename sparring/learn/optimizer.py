@@ -30,6 +30,11 @@ class Optimizer:
             fused=self.fused or None,
         )
 
+    def steps(self) -> int:
+        """Optimizer steps taken so far."""
+        counts = [state["step"] for state in self.adam.state.values() if "step" in state]
+        return int(counts[0]) if counts else 0
+
     def forget(self) -> None:
         """Drop gradients, such as those of a step that was refused."""
         for p in self.parameters.values():

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError, create_model
+from pydantic import AfterValidator, Field, ValidationError, create_model, model_validator
 
 from sparring.core.errors import ConfigError
 from sparring.core.game import Remote
@@ -56,6 +56,37 @@ class CollectConfig(Section):
     group: int = Field(1, ge=1)  # how often each task is played, to be compared within itself
     concurrency: int = Field(512, ge=1)
     ahead: int = Field(0, ge=0)  # updates that games may be behind: played while others are learned
+    # Groups whose rewards do not differ are not learned from, and others are played in their place,
+    # in at most so many batches (DAPO's dynamic sampling).
+    filter_groups: bool = False
+    max_num_gen_batches: int = Field(10, ge=1)
+
+    @model_validator(mode="after")
+    def _groups(self) -> Self:
+        if self.filter_groups and self.group < 2:
+            raise ValueError("filter_groups compares the games of a group: set group to 2 or more")
+        return self
+
+
+class GateConfig(Section):
+    """Tasks pooled by mean reward; what is too easy or too hard is met less often."""
+
+    enabled: bool = False
+    easy_threshold: float = 0.9
+    hard_threshold: float = 0.1
+    easy_fraction: float = Field(0.1, ge=0, le=1)  # share of an easy task's turns that it keeps
+    hard_fraction: float = Field(0.1, ge=0, le=1)
+    decay: float = Field(0.9, ge=0, lt=1)  # of the mean, per game
+    least: int = Field(4, ge=1)  # games on a task before it is pooled
+
+    @model_validator(mode="after")
+    def _thresholds(self) -> Self:
+        if self.hard_threshold >= self.easy_threshold:
+            raise ValueError(
+                f"hard_threshold ({self.hard_threshold}) must be below easy_threshold "
+                f"({self.easy_threshold})"
+            )
+        return self
 
 
 class TasksConfig(Section):
@@ -65,6 +96,7 @@ class TasksConfig(Section):
     split: str = "train"
     limit: int | None = Field(None, ge=1)
     holdout: float = Field(0.0, ge=0, lt=1)  # share that is never learned from, only measured on
+    gate: GateConfig = Field(default_factory=GateConfig)
 
 
 class OpponentsConfig(Section):
@@ -90,9 +122,15 @@ class CreditConfig(Section):
     kind: Annotated[str, registered("credit")] = "role_baseline"
     decay: float = Field(0.95, ge=0, le=1)
     trace: float = Field(1.0, ge=0, le=1)  # prompt_baseline, gae: λ; 1 is the plain final reward
-    gamma: float = Field(1.0, ge=0, le=1)  # gae: what a reward is worth one token earlier
+    # What a reward is worth one token earlier (gae), or one turn (level: turn).
+    gamma: float = Field(1.0, ge=0, le=1)
     whiten: bool = True  # gae: advantages of mean 0 and deviation 1
-    scale: bool = False  # divide by the group's standard deviation (GRPO) or not (Dr. GRPO)
+    # Divide by the standard deviation of the group (GRPO) or of the batch, by nothing (Dr. GRPO),
+    # or by the group's mean reward (MaxRL, for rewards of 0 and above).
+    scale_rewards: Literal["none", "group", "batch", "mean"] = "none"
+    # Of groups. episode: a game's turns share its advantage; turn (gae too): each has its own, by
+    # the rewards from it on; agent: each turn counts in the group's mean and deviation (Dr. MAS).
+    level: Literal["episode", "turn", "agent"] = "episode"
     seats: Literal["apart", "together"] = "apart"  # whether a group holds one seat or all of them
 
 
@@ -236,10 +274,10 @@ class Config(Section):
 
     @property
     def horizon(self) -> int | None:
-        """Iterations that the learning rate and the entropy bonus move over; None: they do not."""
+        """Iterations that learning rate, entropy bonus and kl move over; None: they do not."""
         learn = self.learn
         rate = learn.schedule != "constant" and not learn.restart  # which begins it anew as well
-        moves = rate or learn.entropy_end is not None
+        moves = rate or learn.entropy_end is not None or learn.kl_end is not None
         return (learn.horizon or self.iterations) if moves else None
 
     def section(self, kind: type[S]) -> S:
@@ -345,6 +383,8 @@ def _explain(error: Any) -> str:
     place = ".".join(map(str, error["loc"]))
     if error["type"] == "missing":
         return f"{place}: {error['msg']}"
+    if error["type"] == "value_error" and isinstance(error["input"], dict):  # of several keys
+        return f"{place}: {error['ctx']['error']}"
     if error["type"] != "extra_forbidden":
         return f"{place}: {error['msg']} (it is {error['input']!r})"
     section: Any = config_class()

@@ -19,6 +19,14 @@ def _when(key: str, yes: Any, no: Any = None) -> Said:
     return lambda value: {key: yes} if value else ({} if no is None else {key: no})
 
 
+def _equals(wanted: Any, keys: dict[str, Any]) -> Said:
+    return lambda value: keys if value == wanted else {}
+
+
+LOSS_TYPES = {
+    "cispo": {"learn.loss_mode": "cispo", "learn.aggregation": "dapo"},
+    "sapo": {"learn.loss_mode": "sapo", "learn.aggregation": "grpo"},
+}
 KEYS: dict[str, Said] = {
     "model.id": _same("policy"),
     "model.name": _same("policy"),
@@ -33,12 +41,20 @@ KEYS: dict[str, Said] = {
     "training_args.beta": _same("learn.kl"),
     "training_args.num_iterations": _same("learn.epochs"),
     "training_args.epsilon": lambda value: {"learn.clip_low": value, "learn.clip_high": value},
-    "training_args.loss_type": _same("learn.aggregation"),
+    "training_args.epsilon_high": _same("learn.clip_high"),
+    "training_args.delta": _same("learn.ratio_cap"),
+    "training_args.loss_type": lambda value: LOSS_TYPES.get(value, {"learn.aggregation": value}),
+    "training_args.importance_sampling_level": _equals("sequence", {"learn.loss_mode": "gspo"}),
+    "training_args.scale_rewards": _same("credit.scale_rewards"),
+    "training_args.off_policy_mask_threshold": _same("learn.off_policy_mask_threshold"),
+    "training_args.vllm_importance_sampling_mode": _same("learn.importance_sampling_mode"),
+    "training_args.vllm_importance_sampling_clip_min": _same("learn.importance_sampling_clip_min"),
+    "training_args.vllm_importance_sampling_clip_max": _same("learn.importance_sampling_clip_max"),
     "training_args.weight_decay": _same("learn.weight_decay"),
     "training_args.max_grad_norm": _same("learn.max_grad_norm"),
     "training_args.warmup_steps": _same("learn.warmup"),
     "training_args.lr_scheduler_type": lambda value: (
-        {"learn.schedule": value} if value in ("constant", "linear") else {}
+        {"learn.schedule": value} if value in ("constant", "linear", "cosine") else {}
     ),
     "training_args.gradient_checkpointing": _same("learn.gradient_checkpointing"),
     "training_args.bf16": _when("engine.dtype", "bfloat16"),
@@ -59,7 +75,7 @@ KEYS: dict[str, Said] = {
 }
 ELSEWHERE = {
     "model.cache_dir": "the variable HF_HOME",
-    "training_args.lr_scheduler_type": "learn.schedule, which is constant or linear",
+    "training_args.lr_scheduler_type": "learn.schedule, which is constant, linear or cosine",
     "training_args.output_dir": "--run FOLDER",
     "training_args.report_to": "tracking.wandb, tracking.tensorboard",
     "training_args.logging_steps": "every iteration is logged",

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from sparring.run.section import Section
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
+Threshold = Annotated[float, Field(gt=0)]
+ImportanceSampling = Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
+RolloutRejection = Literal[
+    "token_k1",
+    "token_k2",
+    "token_k3",
+    "seq_sum_k1",
+    "seq_sum_k2",
+    "seq_sum_k3",
+    "seq_mean_k1",
+    "seq_mean_k2",
+    "seq_mean_k3",
+    "seq_max_k2",
+    "seq_max_k3",
+]
 
 
 class LearnConfig(Section):
@@ -19,9 +34,9 @@ class LearnConfig(Section):
     lora_alpha: int = Field(32, ge=1)
     lora_dropout: float = Field(0.0, ge=0, lt=1)  # at work under likelihood and preference only
     lr: float = Field(1e-5, gt=0)
-    schedule: Literal["constant", "linear"] = "constant"
-    lr_floor: float = Field(0.05, ge=0, le=1)  # share of lr that a linear schedule ends at
-    # Iterations that `schedule` and `entropy_end` move over; None: all of the run.
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    lr_floor: float = Field(0.05, ge=0, le=1)  # share of lr that linear and cosine end at
+    # Iterations that `schedule`, `entropy_end` and `kl_end` move over; None: all of the run.
     horizon: int | None = Field(None, ge=1)
     # Iterations; optimizer steps where there is no reward, or each iteration begins anew.
     warmup: int = Field(0, ge=0)
@@ -44,14 +59,71 @@ class LearnConfig(Section):
     clip_high: float = Field(0.2, ge=0)
     ratio_cap: float | None = Field(None, gt=1)  # the most a token's importance ratio counts for
     aggregation: Literal["grpo", "bnpo", "dr_grpo", "dapo"] = "dapo"
+    # The clip is of the ratio; under dppo_* of the probability's total variation or divergence.
+    loss_mode: Literal["vanilla", "gspo", "cispo", "sapo", "dppo_tv", "dppo_kl"] = "vanilla"
+    sapo_temperature_pos: float = Field(1.0, gt=0)
+    sapo_temperature_neg: float = Field(1.05, gt=0)
+    # Weights for what the engine sampled with another distribution than the learner's; the ratio
+    # of the loss is then taken against the learner's own logprobs at the start of the iteration.
+    importance_sampling_mode: ImportanceSampling | None = None
+    importance_sampling_clip_min: float | None = Field(None, ge=0)
+    importance_sampling_clip_max: float | None = Field(3.0, gt=0)
+    # Rejected by the divergence of engine and learner: an upper bound; for k1 two bounds of ratios.
+    rollout_rs: RolloutRejection | None = None
+    rollout_rs_threshold: Threshold | tuple[Threshold, Threshold] = 2.0
+    off_policy_mask_threshold: float | None = Field(None, ge=0)  # nats per token of a bad sequence
     entropy: float = Field(0.0, ge=0)  # bonus per nat; moves in a line to entropy_end, if given
     entropy_end: float | None = Field(None, ge=0)
     beta: float = Field(0.1, gt=0)  # of preference: how dearly leaving the reference is paid
-    kl: float = Field(0.0, ge=0)
+    kl: float = Field(0.0, ge=0)  # 0: no reference; moves in a line to kl_end, if given
+    kl_end: float | None = Field(None, ge=0)
     kl_correction: bool = True  # k3 times the ratio; without, its gradient is KL(ref ‖ π)'s
     kl_stop: float | None = Field(None, gt=0)  # nats moved since sampling that end the epochs
     value_weight: float = Field(0.5, ge=0)  # of the critic's loss, where credit is gae
     value_clip: float = Field(0.2, gt=0)
     critic_lr: float = Field(1e-3, gt=0)
-    reference: Literal["base", "moving"] = "base"  # moving: magnetic mirror descent
-    reference_rate: float = Field(0.05, gt=0, le=1)
+    # ema: an exponential moving average of the weights (magnetic mirror descent); copy: the weights
+    # of every so many iterations (R-NaD, NashPG); average: the mean of all weights so far; uniform:
+    # every token alike.
+    reference: Literal["base", "ema", "copy", "average", "uniform"] = "base"
+    reference_rate: float = Field(0.05, gt=0, le=1)  # of ema, per iteration
+    reference_every: int = Field(20, ge=1)  # of copy, in iterations
+
+    @property
+    def moving_reference(self) -> bool:
+        """Whether the reference has weights of its own, which follow the policy's."""
+        return self.regularized and self.reference in ("ema", "copy", "average")
+
+    @property
+    def regularized(self) -> bool:
+        return max(self.kl, self.kl_end or 0.0) > 0
+
+    @property
+    def corrects(self) -> bool:
+        """Whether the engine's logprobs and the learner's are kept apart."""
+        return self.importance_sampling_mode is not None or self.rollout_rs is not None
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        low, high = self.importance_sampling_clip_min, self.importance_sampling_clip_max
+        if low is not None and high is not None and low >= high:
+            raise ValueError(
+                f"importance_sampling_clip_min ({low}) must be below importance_sampling_clip_max "
+                f"({high})"
+            )
+        if self.importance_sampling_mode is not None and low is None and high is None:
+            raise ValueError(
+                f"importance_sampling_mode {self.importance_sampling_mode} needs a bound: "
+                "importance_sampling_clip_min, importance_sampling_clip_max or both"
+            )
+        pair = isinstance(self.rollout_rs_threshold, tuple)
+        if self.rollout_rs is not None and pair != self.rollout_rs.endswith("k1"):
+            raise ValueError(
+                "rollout_rs_threshold is two bounds of ratios for k1, such as [0.5, 2.0], and one "
+                f"upper bound otherwise; rollout_rs is {self.rollout_rs}"
+            )
+        if isinstance(self.rollout_rs_threshold, tuple):
+            lower, upper = self.rollout_rs_threshold
+            if lower >= upper:
+                raise ValueError(f"rollout_rs_threshold: {lower} must be below {upper}")
+        return self

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Message, Sample, Task, episode_to_json
-from sparring.credit.group_relative import centred
+from sparring.credit.group_relative import Scale, centred
 from sparring.credit.samples import join
 from sparring.run.games import load_game
 
@@ -76,17 +76,19 @@ def split_tables(episodes: Sequence[Episode], val: float) -> tuple[list[Episode]
     )
 
 
-def lessons(rows: Sequence[Instance], *, scale: bool, leave_one_out: bool) -> list[Sample]:
+def lessons(
+    rows: Sequence[Instance], *, scale: Scale = "none", leave_one_out: bool = False
+) -> list[Sample]:
     """Samples with the advantages that GRPO gives within each index."""
     groups: dict[int, list[Instance]] = {}
     for one in rows:
         groups.setdefault(one.index, []).append(one)
     samples = []
+    batch = [one.reward for one in rows]
     for group in groups.values():
         rewards = [one.reward for one in group]
-        for one, advantage in zip(
-            group, centred(rewards, scale=scale, leave_one_out=leave_one_out), strict=True
-        ):
+        values = centred(rewards, scale=scale, leave_one_out=leave_one_out, batch=batch)
+        for one, advantage in zip(group, values, strict=True):
             one.sample.advantages = [advantage * mask for mask in one.sample.mask]
             samples.append(one.sample)
     return samples

@@ -11,7 +11,7 @@ from sparring.core.types import Task, derive
 from sparring.run.config import Config
 from sparring.run.schedule import Step
 from sparring.run.seats import learned_policies, learning_seats
-from sparring.tasks import draw
+from sparring.training.difficulty import DifficultyGate
 from sparring.training.opponents import Opponents
 
 
@@ -22,10 +22,13 @@ def make_jobs(
     iteration: int,
     tasks: Mapping[str, Sequence[Task]] | None = None,
     step: Step | None = None,
+    batch: int = 0,
+    gate: DifficultyGate | None = None,
 ) -> list[Job]:
     """One iteration's games. Their seeds and tasks come from the run's seed, so that any
     iteration can be played again without those before it. A step of a schedule says which seat
-    learns, and from which stage."""
+    learns, and from which stage. Further batches replace games of the first."""
+    gate = gate or DifficultyGate(config.tasks.gate)
     names = list(games)
     weights = [float(config.games[name].get("weight", 1.0)) for name in names]
     learned = frozenset(learned_policies(config, games.values()))
@@ -36,17 +39,20 @@ def make_jobs(
         stages = None if config.schedule.together else frozenset({step.name})
     tables = -(-config.collect.episodes // config.collect.group)
     jobs = []
-    for i in range(config.collect.episodes):
+    first = batch * tables * config.collect.group
+    for i in range(first, first + config.collect.episodes):
         table, seed = i // config.collect.group, derive(config.seed, iteration, i)
         of_group = derive(config.seed, iteration, "group", table)
         name = random.Random(of_group).choices(names, weights)[0]
         given, index = (tasks or {}).get(name), (iteration - 1) * tables + table
+        if batch:  # any position: the iterations' first batches take all tasks in turn
+            index = derive(of_group, "replacement")
         jobs.append(
             Job(
                 id=f"{iteration}-{i}",
                 name=name,
                 game=games[name],
-                task=draw(games[name].suited(given, seed), config.seed, index)
+                task=gate.draw(name, games[name].suited(given, seed), config.seed, index)
                 if given
                 else games[name].task(of_group),
                 seed=seed,

@@ -15,6 +15,7 @@ from typing import Any
 from sparring.core.collect import Job
 from sparring.core.game import opened
 from sparring.core.types import MAIN
+from sparring.credit.credit import differing, groups
 from sparring.engines.published import check_versions
 from sparring.evaluation.held_out import evaluate_held_out
 from sparring.evaluation.periodic import evaluate_periodically
@@ -132,10 +133,11 @@ async def _loop(
 ) -> None:
     config = parts.config
 
-    def jobs_of(iteration: int) -> list[Job]:
+    def jobs_of(iteration: int, batch: int = 0) -> list[Job]:
         step = parts.steps[iteration - 1] if parts.steps else None
         games = parts.curriculum.games()
-        return make_jobs(config, games, parts.opponents, iteration, parts.tasks, step)
+        given = (config, games, parts.opponents, iteration, parts.tasks, step)
+        return make_jobs(*given, batch, parts.gate)
 
     batches = make_batches(parts, jobs_of, first)
     gc.freeze()  # the model and libraries stay: scanning them for garbage took a fifth of a run
@@ -163,12 +165,13 @@ async def _iterate(
     stats = await batches.learn(partial(_learn, run, parts, played, iteration))
     parts.opponents.learn_scores(against_league(episodes, parts.opponents.everyone()))
     joined = parts.opponents.grow(parts.learner.policies, iteration)
+    parts.gate.update(episodes)
     batches.learned(iteration)
     learned = time.perf_counter()
     metrics = {"iteration": iteration, **schedule_position(step), **summarize(episodes)}
     metrics |= stats
     metrics |= summaries(parts.games, episodes) | parts.collecting.metrics()
-    metrics |= parts.curriculum.metrics()
+    metrics |= parts.curriculum.metrics() | parts.gate.metrics(parts.tasks)
     metrics |= {f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()}
     if iteration % config.evaluate.every == 0 or iteration == config.iterations:
         metrics |= await _evaluate(parts)
@@ -236,7 +239,11 @@ def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[st
     versions = {name: policies.version(name) for name in policies.names()}
     check_versions(played.episodes, versions, parts.config.collect.ahead)
     behind = staleness(played.episodes, versions)
-    lessons, of_teacher = parts.teacher.lessons(played.episodes, iteration, run.path)
+    episodes = played.episodes
+    if parts.config.collect.filter_groups:
+        episodes = differing(episodes)
+        behind["rate/filtered_groups"] = 1 - groups(episodes) / max(1, groups(played.episodes))
+    lessons, of_teacher = parts.teacher.lessons(episodes, iteration, run.path)
     stats = parts.learner.fit(lessons, iteration - 1, parts.config.iterations)
     parts.teacher.learned(policies, iteration, run.path)
     metrics = {"lesson_tokens": lesson_tokens(lessons), **behind, **of_teacher, **stats}

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Sampling, episode_from_json, episode_to_json
+from sparring.credit.credit import differing, groups
 from sparring.models.compute_thread import bench
 from sparring.run import interrupt, rank
 from sparring.run.config import Config
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from sparring.training.state import Parts
 
 Result = TypeVar("Result")
-JobsOf = Callable[[int], list[Job]]
+JobsOf = Callable[..., list[Job]]  # of an iteration and, where games are replaced, a batch
 
 
 @dataclass
@@ -136,7 +137,7 @@ class Ahead:
         if snapshot is not None:
             collecting.policies.show(snapshot)
             collecting.publish()
-        played = await _play(self.parts, lambda: jobs)
+        played = await _play(self.parts, lambda batch: jobs)
         # Before the copy moves on: afterwards nobody has the weights that spoke.
         played.canary = await asyncio.get_running_loop().run_in_executor(
             self._canary_thread,
@@ -204,20 +205,29 @@ def check_ahead(config: Config) -> None:
         reason = "with learn.restart no iteration goes on from the last"
     elif config.learn.spread or rank.size() > 1:
         reason = "it is for one process that learns; replicas (ray.replicas) may speak"
+    elif config.collect.filter_groups:
+        reason = "collect.filter_groups plays on until enough groups differ"
     if reason:
         raise ConfigError(f"collect.ahead={config.collect.ahead} cannot be had here: {reason}")
 
 
-async def _play(parts: Parts, jobs: Callable[[], list[Job]]) -> Played:
+async def _play(parts: Parts, jobs: Callable[[int], list[Job]]) -> Played:
     config, engine = parts.config, parts.collecting
     started, _ = time.perf_counter(), engine.clock.take()
-    episodes = await collect(
-        jobs(),
-        engine.act,
-        concurrency=config.collect.concurrency,
-        sampling=Sampling(**config.sampling.model_dump()),
-        outside=engine.outside,
-    )
+    episodes: list[Episode] = []
+    missing = None  # games to be replaced; None: all are to be played
+    for batch in range(config.collect.max_num_gen_batches if config.collect.filter_groups else 1):
+        episodes += await collect(
+            jobs(batch)[:missing],
+            engine.act,
+            concurrency=config.collect.concurrency,
+            sampling=Sampling(**config.sampling.model_dump()),
+            outside=engine.outside,
+        )
+        wanted = -(-config.collect.episodes // config.collect.group)
+        missing = config.collect.group * (wanted - groups(differing(episodes)))
+        if missing <= 0:
+            break
     return Played(episodes, time.perf_counter() - started, engine.clock.take())
 
 

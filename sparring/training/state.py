@@ -27,6 +27,7 @@ from sparring.run.schedule import Step, steps_of
 from sparring.run.seats import learned_policies
 from sparring.training import checkpoint_names, requirements
 from sparring.training.curriculum import Curriculum
+from sparring.training.difficulty import DifficultyGate
 from sparring.training.lessons import Teacher, make_teacher
 from sparring.training.opponents import Opponents
 from sparring.training.overlap import check_ahead
@@ -52,6 +53,7 @@ class Parts:
     guard: Guard
     curriculum: Curriculum
     tasks: dict[str, list[Task]]  # of the games that do not make their own
+    gate: DifficultyGate  # which of them are too easy or too hard
     steps: list[Step]  # of the schedule, one per iteration; none: every seat learns always
     collecting: Players  # who plays what is learned from: `engine`, or one on a copy of the weights
     in_hand: list[dict[str, Any]] = field(default_factory=list)  # games played ahead, on resuming
@@ -71,6 +73,7 @@ class Parts:
             "credit": self.credit.state(),
             "teacher": self.teacher.state(),
             "opponents": self.opponents.state(),
+            "gate": self.gate.state(),
             "guard": self.guard.state(),
             "curriculum": self.curriculum.state(),
             "lr_scale": learner.lr_scale,
@@ -98,6 +101,7 @@ class Parts:
         self.teacher.load(state["teacher"])
         self.guard.load(state["guard"])
         self.curriculum.load(state["curriculum"])
+        self.gate.load(state["gate"])
         self.learner.lr_scale = state["lr_scale"]
         self.in_hand = state.get("in_hand", [])
         self.engine.publish()
@@ -149,6 +153,7 @@ def build(config: Config, folder: Path | None = None) -> Parts:
         Guard(config.guard),
         Curriculum(config, games),
         tasks,
+        DifficultyGate(config.tasks.gate),
         steps_of(config.schedule, games.values()),
         collecting,
     )

@@ -1,11 +1,16 @@
 """Advantages by hand: role baselines, groups, leave-one-out; void games teach nothing."""
 
+import itertools
 import json
+import math
+import statistics
 
 import pytest
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Task, Turn
 from sparring.credit import make_credit
+from sparring.credit.credit import differing, rewards_to_go
 from sparring.credit.group_relative import GroupRelative, centred
 from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
@@ -121,7 +126,7 @@ def test_groups_by_hand():
     rewards = [1.0, 0.0, 0.0, -1.0]
     assert centred(rewards) == [1.0, 0.0, 0.0, -1.0]
     deviation = (2 / 3) ** 0.5
-    assert centred(rewards, scale=True) == pytest.approx(
+    assert centred(rewards, scale="group") == pytest.approx(
         [1 / (deviation + 1e-4), 0, 0, -1 / (deviation + 1e-4)]
     )
     assert centred([3.0, 1.0, 2.0]) == [1.0, -1.0, 0.0]
@@ -133,7 +138,7 @@ def test_leave_one_out_compares_with_the_mean_of_the_others():
     assert centred(rewards, leave_one_out=True) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("scale", [True, False])
+@pytest.mark.parametrize("scale", ["group", "none", "mean"])
 def test_a_group_that_agrees_or_is_alone_has_nothing_to_learn(scale):
     assert centred([0.7] * 4, scale=scale) == pytest.approx([0.0] * 4)
     assert centred([5.0], scale=scale) == [0.0]
@@ -163,5 +168,95 @@ def test_kinds_of_credit_by_name():
 
     assert first("role_baseline") == first("prompt_baseline") == 1.0
     assert first("group_relative") == pytest.approx(2 / 3)
-    assert first("group_relative", scale=True) == pytest.approx(2 / 3 / ((1 / 3) ** 0.5 + 1e-4))
+    assert first("group_relative", scale_rewards="group") == pytest.approx(
+        2 / 3 / ((1 / 3) ** 0.5 + 1e-4)
+    )
     assert first("leave_one_out") == pytest.approx(1.0)
+
+
+def dialogue(rewards, turns, group="g", seating=None):
+    """A game of (seat, turn's reward) pairs."""
+    spoken = [
+        Turn(seat, "main", "", "", 0, [1, 2], [3], [-1.0], trainable=True, reward=reward)
+        for seat, reward in turns
+    ]
+    seating = seating or {seat: "main" for seat in rewards}
+    return Episode(
+        "e", "g", Task("t"), 0, group=group, seating=seating, turns=spoken, rewards=dict(rewards)
+    )
+
+
+def test_rewards_to_go_by_hand():
+    game = dialogue({"x": 1.0, "o": -1.0}, [("x", 0.5), ("o", 0.0), ("x", 0.25), ("o", 2.0)])
+    assert rewards_to_go(game) == [1.75, 1.0, 1.25, 1.0]
+    assert rewards_to_go(game, 0.5) == [0.5 + 0.5 * 1.25, 0.5, 1.25, 1.0]
+
+
+def test_a_turns_own_reward_counts_for_it_and_the_turns_before_it():
+    game = dialogue({"x": 1.0}, [("x", 0.5), ("x", 0.25)])
+    role = RoleBaseline(0.5)
+    assert role.advantages([game]) == [[1.75, 1.25]] and role.baselines == {"g/x": 0.875}
+    assert role.advantages([game]) == [[0.875, 0.375]]
+    assert PromptBaseline().advantages([game]) == [[1.75, 1.25]]
+
+
+def test_turn_level_groups_compare_the_k_th_turns():
+    """The first game has two turns; the only other second turn is the third game's."""
+    games = [
+        dialogue({"x": 0.0}, [("x", 1.0), ("x", 0.0)]),
+        dialogue({"x": 0.0}, [("x", 0.0)]),
+        dialogue({"x": 0.0}, [("x", 0.0), ("x", 4.0)]),
+    ]
+    # To go: 1, 0 | 0 | 4, 4. First turns: mean 5/3; second turns: mean 2.
+    found = GroupRelative(level="turn").advantages(games)
+    assert found[0] == pytest.approx([1 - 5 / 3, -2])
+    assert found[1] == pytest.approx([-5 / 3])
+    assert found[2] == pytest.approx([4 - 5 / 3, 2])
+    # Discounted by a half: 1, 0 | 0 | 2, 4.
+    assert GroupRelative(level="turn", gamma=0.5).advantages(games)[2] == pytest.approx([1, 2])
+
+
+def test_agents_are_normalised_by_their_own_turns():
+    """Dr. MAS: each turn of an agent counts in its mean and deviation, the other agent's do not."""
+    games = [
+        dialogue({"x": 1.0, "o": 9.0}, [("x", 0.0), ("x", 0.0), ("o", 0.0)]),
+        dialogue({"x": 0.0, "o": 5.0}, [("x", 0.0), ("o", 0.0)]),
+    ]
+    rewards = [1.0, 1.0, 0.0]  # one for each turn of x
+    mean, deviation = 2 / 3, statistics.stdev(rewards) + 1e-4
+    found = GroupRelative(level="agent", scale="group").advantages(games)
+    assert found[0][:2] == pytest.approx([(1 - mean) / deviation] * 2)
+    assert found[1][0] == pytest.approx(-mean / deviation)
+    assert found[0][2] == pytest.approx(2 / (8**0.5 + 1e-4)) == -found[1][1]
+
+
+def test_maxrl_divides_by_the_mean_and_refuses_negative_rewards():
+    assert centred([1.0, 0.0, 0.0, 0.0], scale="mean") == [3.0, -1.0, -1.0, -1.0]
+    assert centred([0.0, 0.0], scale="mean") == [0.0, 0.0]
+    with pytest.raises(ConfigError, match="rewards of 0 and above"):
+        centred([1.0, -1.0], scale="mean")
+
+
+@pytest.mark.parametrize(("p", "k"), [(0.3, 2), (0.1, 4), (0.6, 5)])
+def test_maxrl_has_the_gradient_of_the_truncated_log_likelihood(p, k):
+    """Over all outcomes of k tries that succeed with chance p = sigmoid(θ). The gradient of
+    −Σ_{i≤k} (1 − p)^i / i is (1 − p)(1 − (1 − p)^k); groups without a success are left out, so
+    their share of the control variate, p (1 − p)^k, is missing."""
+    total = 0.0
+    for outcome in itertools.product([0.0, 1.0], repeat=k):
+        chance = math.prod(p if r else 1 - p for r in outcome)
+        scores = [1 - p if r else -p for r in outcome]
+        values = centred(outcome, scale="mean")
+        total += chance * sum(a * s for a, s in zip(values, scores, strict=True)) / k
+    q = 1 - p
+    assert total == pytest.approx(q * (1 - q**k) - p * q**k)
+
+
+def test_groups_that_agree_are_left_out():
+    same = [dialogue({"x": 1.0}, [("x", 0.0)], group="a") for _ in range(2)]
+    apart = [dialogue({"x": float(i)}, [("x", 0.0)], group="b") for i in range(2)]
+    by_turn = [dialogue({"x": 1.0}, [("x", float(i))], group="c") for i in range(2)]
+    void = dialogue({"x": 0.0}, [("x", 0.0)], group="a")
+    void.void = "judge"
+    found = differing([*same, *apart, void, *by_turn])
+    assert [e.group for e in found] == ["b", "b", "c", "c"]

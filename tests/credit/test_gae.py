@@ -162,3 +162,29 @@ def test_advantages_are_whitened_per_policy() -> None:
     credit.values = None
     with pytest.raises(RuntimeError, match="needs a critic"):
         credit.samples(episodes)
+
+
+def test_turns_are_steps_and_may_be_rewarded_by_themselves() -> None:
+    """γ = 0.5, λ = 0.5. Values before the turns 0.2 and 0.4; rewards 1, then 0.5 + 2 at the end.
+    δ_1 = 2.5 − 0.4 = 2.1; δ_0 = 1 + 0.5·0.4 − 0.2 = 1; A_0 = 1 + 0.25·2.1 = 1.525."""
+    turns = [turn("a", [1], [2, 3]), turn("b", [1], [9], "base"), turn("a", [7, 8], [4, 5, 6])]
+    turns[0].reward, turns[2].reward = 1.0, 0.5
+    episode = Episode("e", "g", Task("t"), 0, turns=turns, rewards={"a": 2.0, "b": 0.0})
+    credit = Gae(gamma=0.5, trace=0.5, whitened=False, by_turn=True)
+    credit.use_values(lambda samples: [[0.2, 7.0], [0.4, 8.0, 9.0]])
+    first, second = credit.samples([episode])
+    assert first.advantages == pytest.approx([0, 1.525, 1.525])
+    assert second.advantages == pytest.approx([0, 0, 2.1, 2.1, 2.1])
+    assert first.returns == pytest.approx([0, 1.725, 1.725])
+    assert second.returns == pytest.approx([0, 0, 2.5, 2.5, 2.5])
+
+
+def test_a_turns_reward_comes_with_its_last_token() -> None:
+    turns = [turn("a", [1], [2, 3]), turn("a", [7], [4])]
+    turns[0].reward = 1.0
+    episode = Episode("e", "g", Task("t"), 0, turns=turns, rewards={"a": 2.0})
+    credit = Gae(gamma=1.0, trace=0.0, whitened=False)
+    credit.use_values(lambda samples: [[0.1, 0.2], [0.3]])
+    first, second = credit.samples([episode])
+    assert first.advantages == pytest.approx([0, 0.2 - 0.1, 1 + 0.3 - 0.2])
+    assert second.advantages == pytest.approx([0, 2 - 0.3])

@@ -65,7 +65,7 @@ def test_two_learners_of_one_base_do_not_touch_each_other(make_policies, make_sa
     assert distance(before["carol"], policies.state("carol")) == 0
 
 
-@pytest.mark.parametrize("reference", ["base", "moving"])
+@pytest.mark.parametrize("reference", ["base", "ema"])
 def test_a_reference_holds_back_without_stopping_the_learning(policies, make_samples, reference):
     config = LearnConfig(lr=1e-3, kl=0.1, reference=reference)
     learner = Learner(policies, ["main"], config)
@@ -85,21 +85,58 @@ def test_kl_alone_pulls_the_policy_back_to_its_reference(policies, make_samples)
 
 
 def test_the_moving_reference_follows_at_its_rate(policies, make_samples):
-    config = LearnConfig(lr=1e-2, kl=0.1, reference="moving", reference_rate=0.25)
+    config = LearnConfig(lr=1e-2, kl=0.1, reference="ema", reference_rate=0.25)
     learner = Learner(policies, ["main"], config)
     start = copied(policies.state("main"))
     assert distance(start, policies.state("reference_main")) == 0
     learner.fit(make_samples(), 0)
     now = policies.state("main")
     expected = {key: start[key] + 0.25 * (now[key] - start[key]) for key in start}
-    magnet = policies.state("reference_main")
+    reference = policies.state("reference_main")
     for key, value in expected.items():
-        torch.testing.assert_close(magnet[key], value, atol=1e-6, rtol=1e-5)
-    assert 0 < distance(start, magnet) < distance(start, now)
+        torch.testing.assert_close(reference[key], value, atol=1e-6, rtol=1e-5)
+    assert 0 < distance(start, reference) < distance(start, now)
+
+
+def test_a_uniform_reference_is_the_exact_divergence_to_equal_chances(policies, make_samples):
+    learner = Learner(policies, ["main"], LearnConfig(kl=1.0, reference="uniform"))
+    stats = learner.fit(make_samples(), 0)
+    vocabulary = policies.config.vocab_size
+    assert policies.names() == ["base", "main"]
+    assert stats["learn/kl"] == pytest.approx(math.log(vocabulary) - stats["learn/entropy"])
+    entropy = [learner.fit(make_samples(), i)["learn/entropy"] for i in range(1, 3)]
+    assert entropy[1] != stats["learn/entropy"]
+
+
+def test_the_pull_to_the_reference_moves_in_a_line(make_policies, make_samples):
+    def loss(kl: float, kl_end: float | None, iteration: int) -> float:
+        config = LearnConfig(kl=kl, kl_end=kl_end)
+        learner = Learner(make_policies("full"), ["main"], config)
+        return learner.fit(make_samples(), iteration, 4)["learn/loss"]
+
+    assert loss(0.8, 0.0, 1) == pytest.approx(loss(0.6, None, 0))
+    assert loss(0.8, 0.0, 1) != pytest.approx(loss(0.8, None, 0))
+
+
+def test_the_learners_own_logprobs_are_noted_before_the_first_step(make_policies, make_samples):
+    """Two steps with engine's and learner's logprobs kept apart: in the first the loss's ratio is 1
+    for every token, whatever the engine said, and nothing is clipped."""
+    config = LearnConfig(lr=1e-9, minibatches=2, importance_sampling_mode="token_truncate")
+    policies, samples = make_policies("full"), make_samples()
+    learner = Learner(policies, ["main"], config)
+    stats = learner.fit(samples, 0)
+    assert stats["learn/clip_rate"] == 0 and stats["learn/canary"] > 0.1
+    for sample in samples:
+        batch = collate([sample], 0, "cpu")
+        with torch.no_grad(), policies.using("main") as model:
+            own, _ = learner.logprobs(model, batch)
+        torch.testing.assert_close(batch.old_logprob_N, own, atol=1e-5, rtol=1e-5)
+    alone = Learner(make_policies("full"), ["main"], LearnConfig(lr=1e-9, minibatches=2))
+    assert alone.fit(make_samples(), 0)["learn/clip_rate"] > 0
 
 
 def test_without_kl_there_is_no_reference_to_carry(policies):
-    Learner(policies, ["main"], LearnConfig(reference="moving"))
+    Learner(policies, ["main"], LearnConfig(reference="ema"))
     assert policies.names() == ["base", "main"]
 
 
@@ -194,15 +231,51 @@ def test_learning_rate_schedules_by_hand(make_policies):
     assert rates(4) == [1.0] * 4
     assert rates(4, warmup=4) == [0.25, 0.5, 0.75, 1.0]
     assert rates(4, schedule="linear", lr_floor=0.3) == [1.0, 0.75, 0.5, 0.3]
+    assert rates(4, schedule="cosine", lr_floor=0.2) == pytest.approx(
+        [1.0, 0.2 + 0.8 * (1 + 0.5**0.5) / 2, 0.6, 0.2 + 0.8 * (1 - 0.5**0.5) / 2]
+    )
 
 
-@pytest.mark.parametrize("reference", ["base", "moving"])
+def test_the_cosine_schedule_is_that_of_transformers(make_policies):
+    from transformers import get_cosine_schedule_with_warmup
+
+    config = LearnConfig(lr=1.0, schedule="cosine", lr_floor=0.0)
+    learner = Learner(make_policies("lora", ()), ["main"], config)
+    adam = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = get_cosine_schedule_with_warmup(adam, 0, 12)
+    for position in range(12):
+        assert learner.lr(position, 12) == pytest.approx(theirs.get_last_lr()[0])
+        adam.step()
+        theirs.step()
+
+
+def test_warm_up_goes_on_where_it_was_however_many_steps_iterations_have(
+    make_policies, make_samples
+):
+    """Demonstrations, one a step: five in the first iteration, two in the next, after a restart."""
+    config = LearnConfig(objective="likelihood", lr=1e-3, warmup=10, batch=1)
+    first = Learner(make_policies("lora"), ["main"], config)
+    assert first.fit(make_samples(5), 0, 3)["learn/lr"] == pytest.approx(5e-4)
+    second = Learner(make_policies("lora"), ["main"], config)
+    second.load(first.state())
+    assert second.fit(make_samples(2), 1, 3)["learn/lr"] == pytest.approx(7e-4)
+
+
+@pytest.mark.parametrize("reference", ["base", "ema", "copy", "average", "uniform"])
 def test_a_run_continues_from_its_state_to_the_last_bit(
     make_policies, make_samples, reference, tmp_path
 ):
     from safetensors.torch import load_file, save_file
 
-    config = LearnConfig(lr=1e-3, kl=0.1, reference=reference, minibatches=2, weight_decay=0.1)
+    config = LearnConfig(
+        lr=1e-3,
+        kl=0.1,
+        kl_end=0.0,
+        reference=reference,
+        reference_every=3,
+        minibatches=2,
+        weight_decay=0.1,
+    )
     first = Learner(make_policies("lora"), ["main"], config)
     for i in range(2):
         first.fit(make_samples(seed=i), i)
@@ -210,8 +283,9 @@ def test_a_run_continues_from_its_state_to_the_last_bit(
         save_file({key: value.contiguous() for key, value in tensors.items()}, tmp_path / name)
     second = Learner(make_policies("lora", spread=0.5), ["main"], config)
     second.load({name: load_file(tmp_path / name) for name in first.state()})
+    second.policies.set_version("main", first.policies.version("main"))
     for i in range(2, 4):
-        assert first.fit(make_samples(seed=i), i) == second.fit(make_samples(seed=i), i)
+        assert first.fit(make_samples(seed=i), i, 8) == second.fit(make_samples(seed=i), i, 8)
     for name, tensors in first.state().items():
         for key, value in tensors.items():
             assert torch.equal(value, second.state()[name][key]), f"{name} {key}"

@@ -78,7 +78,7 @@ def test_gradients_of_a_shared_position_are_summed_in_one_order(two_threads: Non
     [
         ("full", {}),
         ("full", {"packing": True, "entropy": 0.1, "critic": True, "aggregation": "grpo"}),
-        ("lora", {"kl": 0.1, "reference": "moving", "head_chunk": 100}),
+        ("lora", {"kl": 0.1, "reference": "ema", "head_chunk": 100}),
         ("lora", {"objective": "preference", "packing": True}),
         ("lora", {"objective": "likelihood", "gradient_checkpointing": True}),
     ],

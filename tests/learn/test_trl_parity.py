@@ -109,9 +109,7 @@ def test_loss_and_gradient_equal_those_of_trl(
         temperature=temperature,
         use_bias_correction_kl=correction,
     )
-    with torch.no_grad():
-        for name, parameter in trainer.model.named_parameters():
-            parameter.copy_(policies.parameters("main")[name])
+    same_weights(trainer, policies)
     theirs = trainer._compute_loss(trainer.model, trl_inputs(trainer, samples))
     theirs.backward()
     theirs = theirs.detach()
@@ -132,10 +130,125 @@ def test_loss_and_gradient_equal_those_of_trl(
     assert stats["kl"] > 1e-3
     assert stats["entropy"] == pytest.approx(metrics["entropy"][-1], abs=1e-4)
     assert 0 < stats["clip_rate"] == pytest.approx(metrics["clip_ratio/region_mean"][-1])
-    their_gradients = dict(trainer.model.named_parameters())
+    assert_same_gradients(policies, trainer)
+
+
+MODES = {
+    "gspo": (
+        {"loss_type": "grpo", "importance_sampling_level": "sequence", "delta": 1.5},
+        {"loss_mode": "gspo", "aggregation": "grpo", "ratio_cap": 1.5},
+    ),
+    "gspo, mean over tokens": (
+        {"loss_type": "dapo", "importance_sampling_level": "sequence"},
+        {"loss_mode": "gspo", "aggregation": "dapo"},
+    ),
+    # TRL's CISPO has no lower bound, and its upper one is the ratio itself.
+    "cispo": (
+        {"loss_type": "cispo", "epsilon_high": 1.28},
+        {"loss_mode": "cispo", "aggregation": "dapo", "clip_low": 1.0},
+    ),
+    "sapo": (
+        {"loss_type": "sapo", "sapo_temperature_pos": 0.9, "sapo_temperature_neg": 1.4},
+        {
+            "loss_mode": "sapo",
+            "aggregation": "grpo",
+            "sapo_temperature_pos": 0.9,
+            "sapo_temperature_neg": 1.4,
+        },
+    ),
+    "two-sided clip": ({"loss_type": "dapo", "delta": 1.5}, {"ratio_cap": 1.5}),
+    "off-policy sequence mask": (
+        {"loss_type": "dr_grpo", "off_policy_mask_threshold": 0.01},
+        {"aggregation": "dr_grpo", "off_policy_mask_threshold": 0.01},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_other_losses_and_their_gradients_equal_those_of_trl(
+    name, make_trainer, make_policies, make_samples
+):
+    policies, samples = make_policies("full", spread=0.02), make_samples(6)
+    options, own = MODES[name]
+    trainer = make_trainer(beta=0.0, **{"epsilon": 0.2, "epsilon_high": 0.28, **options})
+    same_weights(trainer, policies)
+    theirs = trainer._compute_loss(trainer.model, trl_inputs(trainer, samples))
+    theirs.backward()
+    config = LearnConfig(**{"clip_low": 0.2, "clip_high": 0.28, **own})
+    learner = Learner(policies, ["main"], config, max_tokens=MAX_TOKENS)
+    batch = collate(samples, pad=0, device="cpu")
+    totals = Totals(len(samples), len(batch.target_N), 1, MAX_TOKENS)
+    ours, stats = learner._loss("main", batch, totals)
+    ours.backward()
+    assert abs(theirs.item()) > 1e-3
+    assert ours.item() == pytest.approx(theirs.item(), abs=1e-5)
+    assert_same_gradients(policies, trainer)
+    if "mask" in name:
+        assert 0 < stats["masked_rate"] < 1
+
+
+@pytest.mark.parametrize("mode", ["token_truncate", "token_mask", "sequence_mask"])
+def test_engines_and_learners_logprobs_are_kept_apart_as_in_trl(
+    mode, make_trainer, make_policies, make_samples
+):
+    """TRL with vLLM's logprobs: the weights are the learner's over the engine's, the loss's ratio
+    is of the learner's alone. The trainer makes the ratios while it generates, which needs vLLM;
+    here they are verl's formula, which is compared with the real verl elsewhere."""
+    policies, samples = make_policies("full", spread=0.02), make_samples(6)
+    low, high = (0.2, 6.0) if mode.startswith("sequence") else (0.4, 1.8)
+    config = LearnConfig(
+        importance_sampling_mode=mode,
+        importance_sampling_clip_min=low if mode.endswith("mask") else None,
+        importance_sampling_clip_max=high,
+        minibatches=2,
+    )
+    learner = Learner(policies, ["main"], config, max_tokens=MAX_TOKENS)
+    learner._keep_logprobs("main", samples)
+    trainer = make_trainer(beta=0.0, epsilon=0.2, loss_type="dapo")
+    same_weights(trainer, policies)
+    inputs = trl_inputs(trainer, samples)
+    mask, engine = inputs["completion_mask"], inputs["old_per_token_logps"]
+    with torch.no_grad():
+        inputs["old_per_token_logps"], _, _ = trainer._get_per_token_logps_and_entropies(
+            trainer.model,
+            torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1),
+            torch.cat([inputs["prompt_mask"], mask], 1),
+            mask.shape[1],
+        )
+    ratio = (inputs["old_per_token_logps"] - engine) * mask
+    ratio = (ratio.sum(1, keepdim=True) if mode.startswith("sequence") else ratio).exp()
+    kept = (ratio >= low) & (ratio <= high)
+    inputs["importance_sampling_ratio"] = (
+        ratio.clamp(max=high) if mode.endswith("truncate") else ratio * kept
+    )
+    trainer.use_vllm = True  # its loss then takes the ratios
+    with torch.no_grad():  # so that ratio and clip have something to do, as after a step
+        for policy in (trainer.model, policies):
+            weights = dict(policy.named_parameters()) if policy is trainer.model else None
+            for parameter in (weights or policies.parameters("main")).values():
+                parameter.mul_(1.1)
+    theirs = trainer._compute_loss(trainer.model, inputs)
+    theirs.backward()
+    batch = collate(samples, pad=0, device="cpu")
+    totals = Totals(len(samples), len(batch.target_N), 1, MAX_TOKENS)
+    ours, stats = learner._loss("main", batch, totals)
+    ours.backward()
+    assert ours.item() == pytest.approx(theirs.item(), abs=1e-5) and abs(ours.item()) > 1e-3
+    assert_same_gradients(policies, trainer)
+    assert stats["clip_rate"] > 0 and abs(stats["importance_weight"] - 1) > 1e-3
+
+
+def same_weights(trainer, policies):
+    with torch.no_grad():
+        for name, parameter in trainer.model.named_parameters():
+            parameter.copy_(policies.parameters("main")[name])
+
+
+def assert_same_gradients(policies, trainer):
+    theirs = dict(trainer.model.named_parameters())
     for name, parameter in policies.parameters("main").items():
         torch.testing.assert_close(
-            parameter.grad, their_gradients[name].grad, atol=2e-5, rtol=1e-3, msg=name
+            parameter.grad, theirs[name].grad, atol=2e-5, rtol=1e-3, msg=name
         )
 
 
@@ -150,9 +263,7 @@ def test_micro_batches_add_up_to_what_trl_accumulates(
     trainer = make_trainer(loss_type=kind, beta=0.0, epsilon=0.2)
     trainer.current_gradient_accumulation_steps = 2
     trainer.args.steps_per_generation = 2
-    with torch.no_grad():
-        for name, parameter in trainer.model.named_parameters():
-            parameter.copy_(policies.parameters("main")[name])
+    same_weights(trainer, policies)
     tokens = torch.tensor(float(sum(sum(s.mask) for s in samples)))
     theirs = 0.0
     for half in halves:
@@ -165,14 +276,13 @@ def test_micro_batches_add_up_to_what_trl_accumulates(
     assert ours == pytest.approx(theirs, abs=1e-5)
 
 
-@pytest.mark.parametrize("scale", [True, False])
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
 def test_group_relative_advantages_equal_those_of_trl(scale, make_trainer):
     rewards = [1.0, -1.5, 0.5, 0.0, 2.0, 2.0, 2.0, 2.0]  # two groups of four, one of them flat
-    trainer = make_trainer(
-        rewards, num_generations=4, batch=8, scale_rewards="group" if scale else "none"
-    )
+    trainer = make_trainer(rewards, num_generations=4, batch=8, scale_rewards=scale)
     prompts = [{"prompt": p} for p in ["a"] * 4 + ["b"] * 4]
     theirs = trainer._generate_and_score_completions(prompts)["advantages"].tolist()
-    ours = [*centred(rewards[:4], scale=scale), *centred(rewards[4:], scale=scale)]
+    halves = rewards[:4], rewards[4:]
+    ours = [a for half in halves for a in centred(half, scale=scale, batch=rewards)]
     assert ours == pytest.approx(theirs, abs=1e-6)
-    assert max(map(abs, ours)) > 1
+    assert max(map(abs, ours)) > 0.9

@@ -86,13 +86,13 @@ def test_every_key_that_is_named_is_one_of_ours(key: str, tmp_path: Path):
 
 def test_what_is_said_elsewhere_or_not_at_all_is_named(tmp_path: Path):
     path = tmp_path / "grpo.yaml"
-    args = {"output_dir": "out", "lr_scheduler_type": "cosine", "push_to_hub": False}
+    args = {"output_dir": "out", "lr_scheduler_type": "polynomial", "push_to_hub": False}
     path.write_text(yaml.safe_dump({"training_args": args}))
     with pytest.raises(ConfigError) as refused:
         load_recipe(str(path))
     said = str(refused.value)
     assert "training_args.output_dir → --run FOLDER" in said
-    assert "lr_scheduler_type → learn.schedule, which is constant or linear" in said
+    assert "lr_scheduler_type → learn.schedule, which is constant, linear or cosine" in said
     assert "training_args.push_to_hub → nothing here says this" in said
     assert set(ELSEWHERE) >= {"model.cache_dir", "training_args.output_dir"}
 

@@ -123,7 +123,7 @@ KINDS = {
         "tictactoe",
         ("collect.ahead=1", "learn.weights=lora", "learn.lr=1e-2", LEAGUE, "collect.episodes=16"),
     ),
-    "two ahead": ("kuhn", ("collect.ahead=2", "learn.kl=0.2", "learn.reference=moving")),
+    "two ahead": ("kuhn", ("collect.ahead=2", "learn.kl=0.2", "learn.reference=ema")),
 }
 
 MOMENTS = (

@@ -27,11 +27,21 @@ KINDS = {
         (
             "credit={kind: prompt_baseline, trace: 0.9}",
             "learn.kl=0.2",
-            "learn.reference=moving",
+            "learn.reference=ema",
             "learn.minibatches=2",
         ),
     ),
     "mixed": ("spiral", ("collect.episodes=12", "credit={kind: leave_one_out}", "collect.group=4")),
+    "filtered": (
+        "kuhn",
+        (
+            "credit={kind: group_relative, level: turn}",
+            "collect={episodes: 16, group: 2, filter_groups: true, max_num_gen_batches: 3}",
+            "learn.importance_sampling_mode=token_mask",
+            "learn.reference=average",
+            "learn.minibatches=2",
+        ),
+    ),
 }
 # Each moment ends one life; the next one resumes.
 MOMENTS = {
@@ -52,6 +62,7 @@ MOMENTS = {
     "league": (Moment("000003.jsonl.gz"), Moment("000006.jsonl.gz")),
     "memory": (Moment("000004.jsonl.gz"), Moment(".step_000006.unfinished", 6)),
     "mixed": (Moment("000003.jsonl.gz"),),
+    "filtered": (Moment("000004.jsonl.gz"),),
 }
 
 

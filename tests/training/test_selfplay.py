@@ -85,9 +85,9 @@ def episode(number: int, group: str, reward: float) -> Episode:
 
 def test_a_group_of_one_game_has_no_advantage_ever_and_one_of_a_table_has() -> None:
     played = [episode(i, "a", reward) for i, reward in enumerate((1.0, 0.5, 0.5, 0.0))]
-    by_game = lessons(instances(played, "game"), scale=True, leave_one_out=False)
+    by_game = lessons(instances(played, "game"), scale="group")
     assert len(by_game) == 8 and not any(any(sample.advantages) for sample in by_game)
-    by_table = lessons(instances(played, "table"), scale=False, leave_one_out=False)
+    by_table = lessons(instances(played, "table"))
     assert [s.advantages[-1] for s in by_table] == [0.5, 0.5, 0.0, 0.0, 0.0, 0.0, -0.5, -0.5]
     assert all(s.advantages[:2] == [0.0, 0.0] for s in by_table)  # what was heard is not learned
     void = episode(4, "a", 9.0)

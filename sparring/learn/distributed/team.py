@@ -177,7 +177,7 @@ def check_spread(config: Config) -> None:
             "let replicas speak, with ray.replicas"
         )
     league = config.learn.weights == "full" and config.opponents.kind not in ("self", *PROGRAMS)
-    if league or make_credit(config.credit).uses_critic or config.learn.reference == "moving":
+    if league or make_credit(config.credit).uses_critic or config.learn.moving_reference:
         raise ConfigError(
             "learn.spread goes with neither a critic (credit.kind: gae), a moving reference, nor, "
             "for full weights, old selves as opponents"

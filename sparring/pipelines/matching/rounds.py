@@ -98,7 +98,7 @@ class Recorded:
             raise ConfigError(f"{path} holds no instances: programs leave none, models do")
         self.samples = lessons(
             rows,
-            scale=config.credit.scale,
+            scale=config.credit.scale_rewards,
             leave_one_out=config.credit.kind == "leave_one_out",
         )
         for sample in self.samples:

@@ -168,7 +168,7 @@ def test_both_seats_of_all_games_on_a_table_are_one_group() -> None:
     assert together == [[pytest.approx(1 / 3)] * 2, [pytest.approx(-2 / 3)]]
     apart: list[Any] = GroupRelative().advantages(episodes)
     assert apart == [[0.5, 0.0], [-0.5]]
-    alone = GroupRelative(together=True, scale=True).advantages([played(0, 0.8)])
+    alone = GroupRelative(together=True, scale="group").advantages([played(0, 0.8)])
     assert alone == [[0.0, 0.0]]  # the two perspectives of one game never differ
 
 

@@ -1,4 +1,4 @@
-"""The magnet creeps after the policy, however coarse the numbers that the weights are kept in."""
+"""Moving references follow the policy, whatever dtype the weights have."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from sparring.run.config import LearnConfig
 RATE = 0.01
 
 
-def learner(dtype: str) -> Learner:
-    config = LearnConfig(weights="full", kl=0.1, reference="moving", reference_rate=RATE)
+def learner(dtype: str, reference: str = "ema") -> Learner:
+    config = LearnConfig(
+        weights="full", kl=0.1, reference=reference, reference_rate=RATE, reference_every=3
+    )
     return Learner(FullPolicies(*load_model("nano", dtype=dtype)), ["main"], config)
 
 
@@ -44,7 +46,7 @@ def test_many_small_moves_add_up(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_magnet_is_what_is_saved_and_loaded(dtype: str) -> None:
+def test_the_reference_is_what_is_saved_and_loaded(dtype: str) -> None:
     found, other = learner(dtype), learner(dtype)
     shift(found, 0.25)
     for _ in range(3):
@@ -54,13 +56,29 @@ def test_the_magnet_is_what_is_saved_and_loaded(dtype: str) -> None:
     other.load(state)
     for one in (found, other):
         one._move_reference("main")
-    for name, magnet in found.magnets["main"].items():
-        assert torch.equal(magnet, other.magnets["main"][name])
-    shown: list[dict[str, Any]] = [x.policies.state(x.reference("main")) for x in (found, other)]
-    assert all(torch.equal(shown[0][name], shown[1][name]) for name in shown[0])
+    for name, weights in found.references["main"].items():
+        assert torch.equal(weights, other.references["main"][name])
+    states: list[dict[str, Any]] = [x.policies.state(x.reference("main")) for x in (found, other)]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
-def test_a_fixed_reference_has_no_magnet() -> None:
+def test_periodic_copies_and_the_running_average_by_hand() -> None:
+    """Weights 1 + 0.25 n after the n-th update, and what each reference is then."""
+    expected = {
+        "copy": [1.0, 1.0, 1.75, 1.75, 1.75, 2.5],
+        "average": [1.125, 1.25, 1.375, 1.5, 1.625, 1.75],
+    }
+    for reference, values in expected.items():
+        found = learner("float32", reference)
+        for update, value in enumerate(values):
+            shift(found, 0.25)
+            found.policies.set_version("main", update)
+            found._move_reference("main")
+            own = found.policies.parameters(found.reference("main"))["model.norm.weight"]
+            assert torch.allclose(own, torch.tensor(value)), (reference, update)
+
+
+def test_a_fixed_reference_has_no_weights_of_its_own() -> None:
     config = LearnConfig(weights="full", kl=0.1, reference="base")
     found = Learner(FullPolicies(*load_model("nano")), ["main"], config)
-    assert found.magnets == {} and set(found.state()) == {"main.policy", "main.optimizer"}
+    assert found.references == {} and set(found.state()) == {"main.policy", "main.optimizer"}

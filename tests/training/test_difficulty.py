@@ -1,0 +1,104 @@
+"""The difficulty gate: what is too easy or too hard is met less, and a restart changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from sparring.core.types import Episode, Task, Turn
+from sparring.run.config import GateConfig, load_recipe, make_config
+from sparring.run.games import make_games
+from sparring.tasks import draw
+from sparring.training.difficulty import DifficultyGate
+from sparring.training.jobs import make_jobs
+from sparring.training.opponents import Opponents
+
+TASKS = [Task(str(i), "g") for i in range(10)]
+ON = GateConfig(enabled=True, easy_fraction=0.25, hard_fraction=0.0, least=2)
+
+
+def game(task: Task, reward: float, void: str | None = None) -> Episode:
+    turn = Turn("x", "main", "", "", trainable=True)
+    rewards = {"x": reward, "opponent": -9.0}
+    return Episode("e", "g", task, 0, turns=[turn], rewards=rewards, void=void)
+
+
+def met() -> DifficultyGate:
+    """Tasks 0 to 2 are always solved, 3 never, 4 half of the time, 5 once, the others not met."""
+    gate = DifficultyGate(ON)
+    for _ in range(2):
+        gate.update([game(TASKS[i], 1.0) for i in range(3)])
+        gate.update([game(TASKS[3], 0.0), game(TASKS[3], 1.0, void="the judge broke")])
+    gate.update([game(TASKS[4], 1.0), game(TASKS[4], 0.0), game(TASKS[5], 1.0)])
+    return gate
+
+
+def test_pools_by_mean_reward() -> None:
+    gate = met()
+    pools = [gate.pool("g", task) for task in TASKS]
+    assert pools == ["easy"] * 3 + ["hard", "normal"] + ["unknown"] * 5
+    assert gate.pool("another", TASKS[0]) == "unknown"
+    assert gate.metrics({"g": TASKS}) == {
+        "tasks/g/unknown": 5,
+        "tasks/g/easy": 3,
+        "tasks/g/normal": 1,
+        "tasks/g/hard": 1,
+    }
+
+
+def test_a_task_that_becomes_easier_leaves_its_pool() -> None:
+    gate = met()
+    for _ in range(2):
+        gate.update([game(TASKS[3], 1.0)])
+    assert gate.pool("g", TASKS[3]) == "normal"
+
+
+def test_easy_and_hard_tasks_are_met_in_their_share_and_others_more() -> None:
+    gate, rounds = met(), 400
+    drawn = Counter(gate.draw("g", TASKS, 7, i).id for i in range(10 * rounds))
+    for easy in "012":
+        assert drawn[easy] == pytest.approx(0.25 * rounds, rel=0.2)
+    assert drawn["3"] == 0
+    # What they gave up, 3 · 0.75 + 1 of each round, is shared by six others.
+    for other in "456789":
+        assert drawn[other] == pytest.approx((1 + 3.25 / 6) * rounds, rel=0.2)
+
+
+def test_switched_off_or_with_nothing_else_to_play_it_changes_nothing() -> None:
+    off = DifficultyGate(GateConfig())
+    off.update([game(TASKS[0], 1.0)] * 9)
+    assert off.rewards == {} and off.metrics({"g": TASKS}) == {}
+    alone = met()
+    for i in range(50):
+        assert off.draw("g", TASKS, 3, i) == draw(TASKS, 3, i)
+        assert alone.draw("g", TASKS[:4], 3, i) == draw(TASKS[:4], 3, i)
+
+
+def test_its_state_goes_through_json_and_draws_the_same() -> None:
+    gate, other = met(), DifficultyGate(ON)
+    other.load(json.loads(json.dumps(gate.state())))
+    assert other.rewards == gate.rewards
+    drawn = [[one.draw("g", TASKS, 5, i) for i in range(60)] for one in (gate, other)]
+    assert drawn[0] == drawn[1]
+
+
+def test_jobs_are_drawn_through_the_gate_and_a_group_keeps_one_task() -> None:
+    config = load_recipe("kuhn", ["collect={episodes: 40, group: 4}", "iterations=5"])
+    games, opponents = make_games(config.games), Opponents(config.opponents, {})
+    gate = DifficultyGate(ON)
+    gate.rewards = {"kuhn": {task.id: (0.0, 5) for task in TASKS[:9]}}
+    jobs = make_jobs(config, games, opponents, 1, {"kuhn": TASKS}, gate=gate)
+    assert {job.task.id for job in jobs} == {"9"}
+    free = make_jobs(config, games, opponents, 1, {"kuhn": TASKS})
+    assert len({job.task.id for job in free}) == 10
+    assert all(len({j.task.id for j in free if j.group == job.group}) == 1 for job in free)
+    more = make_jobs(config, games, opponents, 1, {"kuhn": TASKS}, batch=1)
+    assert not {j.id for j in more} & {j.id for j in free}
+    assert not {j.group for j in more} & {j.group for j in free}
+
+
+def test_thresholds_the_wrong_way_round_are_refused() -> None:
+    with pytest.raises(Exception, match=r"hard_threshold .* must be below easy_threshold"):
+        make_config({"tasks": {"gate": {"easy_threshold": 0.1, "hard_threshold": 0.5}}})
