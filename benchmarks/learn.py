@@ -1,8 +1,10 @@
-"""One full-parameter step of policy gradient: tokens per second and peak memory of
-the learner, beside a plain step that keeps all logits.
+"""One step of policy gradient by the learner as a user gets it: tokens per second, peak memory and
+the GPU's utilisation, beside a plain step that keeps all logits.
 
-    python benchmarks/learn.py --policy smollm2 --rows 64 --length 512 [--head-chunk 1024]
-        [--gradient-checkpointing] [--packing] [--compile] [--profile] [--json]
+    python benchmarks/learn.py --policy smollm2 --rows 64 --length 512 [--weights lora]
+        [--compile true|false] [--cuda-graphs] [--packing] [--profile] [--json]
+
+`--policy random-135m` and `random-1.7b` are SmolLM2's shapes with random weights.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ import gc
 import json
 import random
 import statistics
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -22,8 +26,50 @@ import torch
 from sparring.core.types import MAIN, Sample
 from sparring.learn.learner import Learner
 from sparring.models.device import choose_device, fast_allocations
-from sparring.models.policies import load_policies
+from sparring.models.policies import load_policies, wrap_model
 from sparring.run.config import LearnConfig
+from sparring.run.machine import choose_room, detect
+
+SHAPES: dict[str, dict[str, int]] = {
+    "random-tiny": {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    },
+    "random-135m": {
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+    },
+    "random-1.7b": {
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 32,
+    },
+}
+
+
+def policies_of(name: str, config: LearnConfig, device: str, dtype: str) -> Any:
+    if name not in SHAPES:
+        return load_policies(name, config, device=device, dtype=dtype)
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from sparring.models.loading import nano_tokenizer
+
+    torch.manual_seed(0)
+    shape = LlamaConfig(
+        vocab_size=49152, max_position_embeddings=8192, tie_word_embeddings=True, **SHAPES[name]
+    )
+    with torch.device(device):
+        model = LlamaForCausalLM(shape).to(getattr(torch, dtype))
+    policies = wrap_model(model, nano_tokenizer(), config)
+    return policies
 
 
 def samples(rows: int, length: int, vocabulary: int) -> list[Sample]:
@@ -56,23 +102,46 @@ def plain_step(model: Any, adam: Any, given: list[Sample]) -> None:
 
 
 def measured(work: Callable[[], Any], tokens: int, rounds: int, cuda: bool) -> dict[str, Any]:
+    started = time.perf_counter()
     work()
+    first = time.perf_counter() - started
+    work()  # a second shape or a captured graph may still be compiled here
     gc.freeze()  # as the loop of a run does
     if cuda:
+        torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
     speeds = []
-    for _ in range(rounds):
-        started = time.perf_counter()
-        work()
-        if cuda:
-            torch.cuda.synchronize()
-        speeds.append(tokens / (time.perf_counter() - started))
-    peak = torch.cuda.max_memory_allocated() / 2**30 if cuda else None
+    with utilisation(cuda) as busy:
+        for _ in range(rounds):
+            started = time.perf_counter()
+            work()
+            if cuda:
+                torch.cuda.synchronize()
+            speeds.append(tokens / (time.perf_counter() - started))
     return {
         "tokens_per_second": statistics.median(speeds),
         "spread": [min(speeds), max(speeds)],
-        "peak_gib": peak,
+        "first_step_s": first,
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if cuda else None,
+        "gpu_busy_percent": statistics.fmean(busy) if busy else None,
     }
+
+
+@contextmanager
+def utilisation(cuda: bool) -> Iterator[list[float]]:
+    """What the driver says of the GPU, ten times a second."""
+    seen: list[float] = []
+    if not cuda:
+        yield seen
+        return
+    words = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+    watch = subprocess.Popen([*words, "-lms", "100"], stdout=subprocess.PIPE, text=True)
+    try:
+        yield seen
+    finally:
+        watch.terminate()
+        lines = watch.communicate()[0].split()
+        seen += [float(line) for line in lines if line.replace(".", "").isdigit()]
 
 
 def kernels(work: Callable[[], Any], most: int = 14) -> list[str]:
@@ -97,61 +166,77 @@ def kernels(work: Callable[[], Any], most: int = 14) -> list[str]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--policy", default="smollm2")
-    parser.add_argument("--rows", type=int, default=64)
-    parser.add_argument("--length", type=int, default=512)
-    parser.add_argument("--budgets", default="4096,8192,16384,32768")
-    parser.add_argument("--head-chunk", type=int, default=1024)
-    parser.add_argument("--gradient-checkpointing", action="store_true")
-    parser.add_argument("--packing", action="store_true")
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--profile", action="store_true", help="the GPU's kernels, after each")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    fast_allocations()
-    device, dtype = choose_device()
-    cuda = device == "cuda"
-    tokens = args.rows * args.length
-    found = {}
-    for budget in map(int, args.budgets.split(",")):
+def learners(args: argparse.Namespace, device: str, dtype: str) -> dict[str, dict[str, Any]]:
+    cuda, found = device == "cuda", {}
+    own = choose_room(detect(), device)[1].value
+    for budget in [int(b) for b in args.budgets.split(",") if b] or [own]:
         config = LearnConfig(
-            weights="full",
+            weights=args.weights,
             lr=1e-6,
             tokens_per_batch=budget,
             head_chunk=args.head_chunk,
             gradient_checkpointing=args.gradient_checkpointing,
             packing=args.packing,
-            compile=args.compile,
+            compile={"auto": None, "true": True, "false": False}[args.compile],
+            cuda_graphs=args.cuda_graphs,
         )
-        policies = load_policies(args.policy, config, device=device, dtype=dtype)
+        policies = policies_of(args.policy, config, device, dtype)
         given = samples(args.rows, args.length, policies.config.vocab_size)
         learner = Learner(policies, [MAIN], config)
-        found[f"learner, {budget} tokens at a time"] = measured(
-            partial(learner.fit, given, 0), tokens, args.rounds, cuda
-        )
+        work = partial(learner.fit, given, 0)
+        name = f"{args.policy}, {args.weights}, {budget} tokens at a time"
+        found[name] = measured(work, args.rows * args.length, args.rounds, cuda)
         if args.profile and cuda:
-            print(*kernels(partial(learner.fit, given, 0)), sep="\n")
-        del learner, policies
+            print(*kernels(work), sep="\n")
+        del learner, policies, work
+        gc.unfreeze()
+        gc.collect()
         if cuda:
             torch.cuda.empty_cache()
-    policies = load_policies(args.policy, LearnConfig(weights="full"), device=device, dtype=dtype)
-    given = samples(args.rows, args.length, policies.config.vocab_size)
-    with policies.using("base") as model:
-        adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
-        found["plain, all logits"] = measured(
-            lambda: plain_step(model, adam, given), tokens, args.rounds, cuda
-        )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", default="smollm2")
+    parser.add_argument("--weights", choices=["full", "lora"], default="full")
+    parser.add_argument("--rows", type=int, default=64)
+    parser.add_argument("--length", type=int, default=512)
+    parser.add_argument("--budgets", default="", help="none: what suits the machine")
+    parser.add_argument("--head-chunk", type=int, default=1024)
+    parser.add_argument("--gradient-checkpointing", action="store_true")
+    parser.add_argument("--packing", action="store_true")
+    parser.add_argument("--compile", choices=["auto", "true", "false"], default="auto")
+    parser.add_argument("--cuda-graphs", action="store_true")
+    parser.add_argument("--profile", action="store_true", help="the GPU's kernels, after each")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--plain", action="store_true", help="the plain step as well")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    fast_allocations()
+    device, dtype = choose_device(weights=args.weights)
+    cuda = device == "cuda"
+    found = learners(args, device, dtype)
+    if args.plain:
+        policies = policies_of(args.policy, LearnConfig(weights="full"), device, dtype)
+        given = samples(args.rows, args.length, policies.config.vocab_size)
+        with policies.using("base") as model:
+            adam = torch.optim.AdamW(model.parameters(), lr=1e-6)
+            found["plain, all logits"] = measured(
+                lambda: plain_step(model, adam, given), args.rows * args.length, args.rounds, cuda
+            )
     if args.json:
         print(json.dumps(found))
         return
     for name, result in found.items():
         low, high = result["spread"]
-        memory = f"   peak {result['peak_gib']:.1f} GiB" if cuda else ""
-        speed = result["tokens_per_second"]
-        print(f"{name:34} {speed:10,.0f} tokens/s ({low:,.0f} to {high:,.0f}){memory}")
+        print(
+            f"{name:48} {result['tokens_per_second']:10,.0f} tokens/s ({low:,.0f} to {high:,.0f})"
+        )
+        if cuda:
+            busy = result["gpu_busy_percent"]
+            print(f"{'':48} peak {result['peak_gib']:.1f} GiB, GPU {busy or 0:.0f} % busy")
+        print(f"{'':48} first step {result['first_step_s']:.1f} s")
 
 
 if __name__ == "__main__":

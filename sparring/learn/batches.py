@@ -10,10 +10,11 @@ is scored sees a pad; and without a mask the fastest attention can be had.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, compress
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from sparring.core.types import Lesson, Sample, members
 
+Item = TypeVar("Item")
 Key = tuple[int, ...]
 Halves = tuple[Key, Key]  # a sequence's prompt, and what follows it
 Family = dict[tuple[Halves, ...], list[Lesson]]  # of the same prompts, those alike together
@@ -65,9 +67,14 @@ def seen(sample: Sample) -> Key:
 
 
 def collate(
-    samples: Sequence[Sample], pad: int, device: torch.device | str, width: int | None = None
+    samples: Sequence[Sample],
+    pad: int,
+    device: torch.device | str,
+    width: int | None = None,
+    multiple: int = 1,
 ) -> Batch:
-    """One row per sequence; or, given a width, as many in a row as fit in their order."""
+    """One row per sequence; or, given a width, as many in a row as fit in their order. Rows are
+    padded to a multiple."""
     lengths = [len(s.ids) for s in samples]
     sample_L = np.repeat(np.arange(len(samples)), lengths)
     place_L = np.arange(sum(lengths)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -75,10 +82,10 @@ def collate(
     sample_N, from_N = sample_L[learned_L], place_L[learned_L] - 1
     packed = None
     if width is None:
-        ids_RT, row_S = _one_each(samples, pad)
+        ids_RT, row_S = _one_each(samples, pad, multiple)
     else:
         halves = list(map(_halves, samples))
-        ids_RT, row_S, shift_S2, packed = _end_to_end(halves, pad, width, device)
+        ids_RT, row_S, shift_S2, packed = _end_to_end(halves, pad, width, device, multiple)
         goes_on_N = from_N >= np.array([len(prompt) for prompt, _ in halves])[sample_N]
         from_N = from_N + shift_S2[sample_N, goes_on_N.astype(np.int64)]
     heated = any(s.temperature != 1 for s in samples)
@@ -124,10 +131,10 @@ def _allowed(
     return _send(np.array(padded, dtype=np.int64).reshape(len(lists), most), device)
 
 
-def _one_each(samples: Sequence[Sample], pad: int) -> tuple[np.ndarray, np.ndarray]:
+def _one_each(samples: Sequence[Sample], pad: int, multiple: int) -> tuple[np.ndarray, np.ndarray]:
     """A row for each distinct sequence, and each sample's row."""
     rows = {key: row for row, key in enumerate(dict.fromkeys(map(seen, samples)))}
-    ids_RT = np.full((len(rows), max(map(len, rows))), pad, dtype=np.int64)
+    ids_RT = np.full((len(rows), _up(max(map(len, rows)), multiple)), pad, dtype=np.int64)
     for key, row in rows.items():
         ids_RT[row, : len(key)] = key
     return ids_RT, np.array([rows[seen(s)] for s in samples])
@@ -140,7 +147,7 @@ def _halves(sample: Sample) -> Halves:
 
 
 def _end_to_end(
-    halves: Sequence[Halves], pad: int, width: int, device: torch.device | str
+    halves: Sequence[Halves], pad: int, width: int, device: torch.device | str, multiple: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Packed]:
     """Rows of prompts and what follows them, each once: a prompt that several samples of a row
     share is read once, and each of them goes on from there. Also each sample's row, and by how
@@ -160,7 +167,7 @@ def _end_to_end(
         spots[prompt, rest] = (row, place, end - len(prompt))
         pieces.append((row, end, rest, len(prompt), piece))
         end += len(rest)
-    shape = (row + 1, max(at + len(ids) for _, at, ids, _, _ in pieces))
+    shape = (row + 1, _up(max(at + len(ids) for _, at, ids, _, _ in pieces), multiple))
     ids_RT = np.full(shape, pad, dtype=np.int64)
     position_RT, piece_RT = np.zeros(shape, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
     before_RT = piece_RT.copy()
@@ -171,6 +178,33 @@ def _end_to_end(
     found = np.array([spots[one] for one in halves])
     packed = Packed(*(_send(given, device) for given in (position_RT, piece_RT, before_RT)))
     return ids_RT, found[:, 0], found[:, 1:], packed
+
+
+def _up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def prefetched(
+    batches: Sequence[tuple[Item, float]], make: Callable[[Item], Batch], device: torch.device
+) -> Iterator[tuple[Batch, float]]:
+    """Each item's batch and what it counts. On a GPU the next one is laid out and sent by a thread
+    while the device is busy with the last."""
+    if device.type != "cuda" or len(batches) < 2:
+        yield from ((make(item), counts) for item, counts in batches)
+        return
+    stream = torch.cuda.current_stream(device)
+
+    def work(item: Item) -> Batch:
+        with torch.cuda.stream(stream):
+            return make(item)
+
+    with ThreadPoolExecutor(1, "collate") as thread:
+        following = thread.submit(work, batches[0][0])
+        for number, (_, counts) in enumerate(batches):
+            batch = following.result()
+            if number + 1 < len(batches):
+                following = thread.submit(work, batches[number + 1][0])
+            yield batch, counts
 
 
 def _flat(lists: Iterable[Sequence[float]], dtype: Any) -> np.ndarray:

@@ -1,38 +1,67 @@
-"""Layers, and what is done to logits, compiled by torch: a few fused kernels instead of many small
-ones, which keep less for the backward pass. Only the learner's passes; whoever else calls the model
-gets it as it is."""
+"""Layers, and the operations on logits, compiled by torch: a few fused kernels instead of many
+small ones, which keep less for the backward pass. Only in the learner's passes; others call the
+model as it is."""
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 
 from sparring.learn.activation_checkpointing import layers_of
+from sparring.run.config import LearnConfig
 
 BACKEND = "inductor"
-_forwards: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
+WIDTH = 64  # rows are padded to a multiple of it, so that few shapes are met
+_forwards: WeakKeyDictionary[Any, dict[bool, Callable[..., Any]]] = WeakKeyDictionary()
+
+
+def compiles(model: Any, config: LearnConfig) -> bool:
+    """Whether layers are compiled: as asked or, where nobody said, on a GPU whose compiler is
+    there."""
+    if config.compile is None:
+        able = find_spec("triton") is not None and hasattr(model.get_decoder(), "layers")
+        return able and torch.device(model.device).type == "cuda"
+    if config.compile:
+        layers_of(model, "learn.compile")
+    return config.compile
 
 
 @contextmanager
-def fused(model: Any) -> Iterator[None]:
+def fused(model: Any, graphs: bool = False) -> Iterator[None]:
     """Layers called in this block are compiled at the first call. All layers of a model share one
-    code, and torch compiles it once; other lengths than the first make it general."""
+    code, and torch compiles it once; other lengths than the first make it general. With `graphs`
+    each layer's kernels are captured, and launched as one from then on."""
+    keep_compilations()
     layers = list(layers_of(model, "learn.compile"))
+    if graphs:
+        torch.compiler.cudagraph_mark_step_begin()
     for layer in layers:
-        if layer not in _forwards:
-            _forwards[layer] = torch.compile(_plain(layer), backend=BACKEND)
-        layer.forward = _forwards[layer]
+        own = _forwards.setdefault(layer, {})
+        if graphs not in own:
+            mode = "reduce-overhead" if graphs else None
+            own[graphs] = torch.compile(_plain(layer), backend=BACKEND, mode=mode)
+        layer.forward = own[graphs]
     try:
         yield
     finally:
         for layer in layers:
             del layer.forward
+
+
+def keep_compilations() -> None:
+    """Compiled code is kept where it outlives a restart of the machine, unless a variable names
+    another place."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(home) / "sparring" / "inductor"))
 
 
 @cache

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -16,10 +15,10 @@ from torch import Tensor
 
 from sparring.core.types import BASE, Lesson, Sample, derive, members
 from sparring.learn.activation_checkpointing import layers_of, recomputing
-from sparring.learn.batches import Batch, by_budget, collate, deal, pack, split
+from sparring.learn.batches import Batch, by_budget, collate, deal, pack, prefetched, split
 from sparring.learn.canary import CanaryError as CanaryError
 from sparring.learn.canary import check_canary
-from sparring.learn.compile import fused
+from sparring.learn.compile import WIDTH, compiles, fused
 from sparring.learn.critic import Critic
 from sparring.learn.distributed.world import World
 from sparring.learn.head import chunked_logprobs
@@ -27,8 +26,10 @@ from sparring.learn.head_check import check_head
 from sparring.learn.losses import Totals
 from sparring.learn.masked_head import masked_logprobs
 from sparring.learn.objectives import (
-    Found,
+    Result,
+    Stats,
     likelihood_objective,
+    means_of,
     policy_objective,
     preference_objective,
     sums_of,
@@ -74,8 +75,7 @@ class Learner:
             check_head(model)
             if config.gradient_checkpointing:
                 layers_of(model)
-            if config.compile:
-                layers_of(model, "learn.compile")
+            self.compiles = compiles(model, config)
             if config.packing:
                 check_packing(model)
         for name in learned:
@@ -161,14 +161,16 @@ class Learner:
     def _fit_policy(
         self, name: str, lessons: list[Lesson], iteration: int, iterations: int
     ) -> dict[str, float]:
-        sums: dict[str, float] = defaultdict(float)
-        steps = skipped = 0
-        gap, far = None, False
+        rows: list[Stats] = []
+        gap: Tensor | None = None
+        refused: Tensor | None = None
+        far = False
+        waits = self.policies.device.type == "cpu"  # whether reading a number costs nothing
         lr = self.lr(iteration, iterations)
         # Steps are counted by the optimizer, whose state is in the checkpoint: earlier iterations
         # may have had more of them, or fewer.
-        taken, left = self.optimizers[name].steps(), iterations - iteration
-        left = 1 if self.config.restart else left
+        taken = self.optimizers[name].steps() if self.by_steps else 0
+        left = 1 if self.config.restart else iterations - iteration
         for epoch in range(self.config.epochs):
             parts = [] if far else self._optimizer_batches(name, lessons, iteration, epoch)
             if epoch == 0 and self.config.corrects and len(parts) * self.config.epochs > 1:
@@ -179,33 +181,35 @@ class Learner:
                     lr = self.lr(position, taken + left * self.config.epochs * len(parts))
                 if self.world.size == 1:  # several must not be left by one of them
                     interrupt.check()
-                found = self._gather(name, part, iteration, epoch, number)
+                stats = self._gather(name, part, iteration, epoch, number)
                 if gap is None and not self.supervised:
-                    gap = found["canary"]
-                    if self.canary is not None:
-                        check_canary(gap, self.canary, name)
-                far = self.config.kl_stop is not None and found["moved"] > self.config.kl_stop
-                if far:  # from the policy that spoke; what it said teaches nothing more
+                    gap = stats["canary"]
+                    if self.canary is not None and waits:
+                        check_canary(float(gap), self.canary, name)
+                    elif self.canary is not None:  # the device takes no step; the host hears later
+                        refused = ~(gap <= self.canary)
+                kl_stop = self.config.kl_stop
+                far = kl_stop is not None and float(stats["moved"]) > kl_stop
+                if far:  # from the policy that sampled: its samples teach nothing more
                     break
-                norm = self._step(name, lr)
-                if not math.isfinite(norm):
-                    skipped += 1  # the weights did not move, and its numbers are none
-                    continue
-                for key, value in {**found, "grad_norm": norm}.items():
-                    sums[key] += value
-                steps += 1
-        means = {key: value / max(1, steps) for key, value in sums.items()}
-        first = {} if self.supervised else {"canary": gap or 0.0}
+                rows.append({**stats, "grad_norm": self._step(name, lr, refused)})
+        first = {} if self.supervised else {"canary": 0.0 if gap is None else float(gap)}
+        if refused is not None and self.canary is not None:
+            check_canary(first["canary"], self.canary, name)
+        means, steps = means_of(rows)
         if self.config.kl_stop is not None:
             first["stopped"] = float(far)
-        return {**means, **first, "lr": lr, "steps": float(steps), "skipped": float(skipped)}
+        skipped = float(len(rows) - steps)
+        return {**means, **first, "lr": lr, "steps": float(steps), "skipped": skipped}
 
-    def _step(self, name: str, lr: float) -> float:
+    def _step(self, name: str, lr: float, refused: Tensor | None = None) -> Tensor:
         """One step of the policy, and of its critic; the norm of the policy's gradient."""
         most = self.config.max_grad_norm
-        norm = self.optimizers[name].step(lr, most)
-        if name in self.critics and math.isfinite(norm):
-            self.critic_optimizers[name].step(self.config.critic_lr * self.lr_scale, most)
+        norm = self.optimizers[name].step(lr, most, refused)
+        if name in self.critics:
+            skipped = ~norm.isfinite() if refused is None else ~norm.isfinite() | refused
+            rate = self.config.critic_lr * self.lr_scale
+            self.critic_optimizers[name].step(rate, most, skipped)
         return norm
 
     def values(self, samples: Sequence[Sample]) -> list[list[float]]:
@@ -271,7 +275,7 @@ class Learner:
             torch.manual_seed(derive(self.seed, "dropout", *place, *mine))
             yield
 
-    def _gather(self, name: str, lessons: list[Lesson], *place: object) -> dict[str, float]:
+    def _gather(self, name: str, lessons: list[Lesson], *place: object) -> Stats:
         """The gradient of one optimizer batch. Where the memory runs out it is begun again in
         smaller micro-batches, which change nothing but the time it takes."""
         longest = max(len(s.ids) for lesson in lessons for s in members(lesson))
@@ -287,7 +291,7 @@ class Learner:
             self.budget //= 2
             log.warning("out of memory: micro-batches of %s tokens from now on", self.budget)
 
-    def _accumulate(self, name: str, lessons: list[Lesson]) -> dict[str, float]:
+    def _accumulate(self, name: str, lessons: list[Lesson]) -> Stats:
         """Forward and backward over one optimizer batch, in micro-batches."""
         most = self.world.most(len(lessons), self.config.micro_batch)
         width = None
@@ -301,23 +305,27 @@ class Learner:
             micro_batches=len(micro_batches),
             max_tokens=self.max_tokens,
         )
-        found: list[tuple[dict[str, Tensor], float]] = []
-        pad = self.policies.tokenizer.pad_token_id
-        self.optimizers[name].forget()
-        if name in self.critics:
-            self.critic_optimizers[name].forget()
-        for micro, counts in self.world.share(micro_batches):
+        pad, device = self.policies.tokenizer.pad_token_id, self.policies.device
+        multiple = WIDTH if self.compiles and device.type == "cuda" else 1
+
+        def make(micro: list[Lesson]) -> Batch:
             samples = [sample for lesson in micro for sample in members(lesson)]
-            batch = collate(samples, pad, self.policies.device, width)
+            return collate(samples, pad, device, width, multiple)
+
+        found: list[tuple[Stats, float]] = []
+        self.optimizers[name].zero_grad()
+        if name in self.critics:
+            self.critic_optimizers[name].zero_grad()
+        for batch, counts in prefetched(self.world.share(micro_batches), make, device):
             loss, stats = self._loss(name, batch, totals)
             (loss * counts).backward()
             found.append((stats, counts))
         self.world.add_up(self.optimizers[name].parameters.values())
         if name in self.critics:
             self.world.add_up(self.critic_optimizers[name].parameters.values())
-        return self.world.add_up_numbers(sums_of(found), self.policies.device)
+        return self.world.add_up_numbers(sums_of(found), device)
 
-    def _loss(self, name: str, batch: Batch, totals: Totals) -> Found:
+    def _loss(self, name: str, batch: Batch, totals: Totals) -> Result:
         config = self.config
         if self.supervised:
             with self.policies.fitting(name) as model:
@@ -356,7 +364,7 @@ class Learner:
         """The model's last hidden state where each token to learn from is foretold."""
         again = self.config.gradient_checkpointing and torch.is_grad_enabled()
         with (
-            fused(model) if self.config.compile else nullcontext(),
+            fused(model, self.config.cuda_graphs) if self.compiles else nullcontext(),
             recomputing(model) if again else nullcontext(),
         ):
             hidden_RTH = read_rows(model, batch)
@@ -365,7 +373,7 @@ class Learner:
     def score(self, model: Any, hidden_NH: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         head, shape = model.get_output_embeddings(), logit_shape(model.config)
         whole = partial(
-            chunked_logprobs, head=head, chunk=self.config.head_chunk, fuse=self.config.compile,
+            chunked_logprobs, head=head, chunk=self.config.head_chunk, fuse=self.compiles,
             shape=shape,
         )  # fmt: skip
         given = (hidden_NH, batch.target_N, batch.temperature_N)

@@ -6,6 +6,7 @@ Shapes: N tokens to learn from, P pairs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -25,21 +26,32 @@ from sparring.learn.losses import (
 )
 from sparring.run.config import LearnConfig
 
-# Numbers stay on the device until the step is done: reading one makes the host wait for it.
-Found = tuple[Tensor, dict[str, Tensor]]
+# Numbers stay on the device until the fit is done: reading one makes the host wait for it.
+Stats = dict[str, Tensor]
+Result = tuple[Tensor, Stats]
 
 
-def sums_of(found: Sequence[tuple[dict[str, Tensor], float]]) -> dict[str, float]:
-    """The numbers of several micro-batches, each as often as it counts, read in one go."""
-    if not found:
-        return {}
-    names = list(found[0][0])
-    rows = torch.stack([torch.stack([stats[name] for name in names]) for stats, _ in found])
-    sums = dict.fromkeys(names, 0.0)
-    for row, (_, counts) in zip(rows.tolist(), found, strict=True):
-        for name, value in zip(names, row, strict=True):
-            sums[name] += value * counts
+def sums_of(found: Sequence[tuple[Stats, float]]) -> Stats:
+    """The numbers of several micro-batches, each as often as it counts."""
+    sums: Stats = {}
+    for stats, counts in found:
+        for name, value in stats.items():
+            sums[name] = sums[name] + value * counts if name in sums else value * counts
     return sums
+
+
+def means_of(rows: Sequence[Stats]) -> tuple[dict[str, float], int]:
+    """The means of several steps' numbers, read in one go, and how many steps there were. A step
+    whose gradient was not finite moved nothing and is left out."""
+    if not rows:
+        return {}, 0
+    names = list(rows[0])
+    table = torch.stack([torch.stack([row[name].double() for name in names]) for row in rows])
+    kept = [row for row in table.tolist() if math.isfinite(row[names.index("grad_norm")])]
+    columns = zip(*kept, strict=True)
+    return {name: sum(own) / len(kept) for name, own in zip(names, columns, strict=False)}, len(
+        kept
+    )
 
 
 def _sum(numbers: Tensor) -> Tensor:
@@ -59,7 +71,7 @@ def policy_objective(
     kl_weight: float = 0.0,
     vocabulary: int = 1,
     entropy_bonus: float = 0.0,
-) -> Found:
+) -> Result:
     """The policy loss of the advantages, corrected for what the engine sampled otherwise, plus the
     divergence to the reference, less the entropy bonus, plus the critic's loss where there is one.
     """
@@ -142,7 +154,7 @@ def correction(logprobs: Tensor, old: Tensor, batch: Batch, config: LearnConfig)
 
 def likelihood_objective(
     logprobs: Tensor, batch: Batch, totals: Totals, config: LearnConfig
-) -> Found:
+) -> Result:
     """The negative log-likelihood of what is shown; a token's advantage is its weight."""
     weights = token_weights(batch.sample_N, config.aggregation, totals)
     loss = -(logprobs * batch.advantage_N * weights).sum()
@@ -153,7 +165,7 @@ def likelihood_objective(
 
 def preference_objective(
     logprobs: Tensor, batch: Batch, totals: Totals, config: LearnConfig
-) -> Found:
+) -> Result:
     """DPO. The batch holds chosen and rejected in turn, with the reference's logprobs."""
     gained = logprobs.new_zeros(batch.samples)
     gained = gained.index_add(0, batch.sample_N, logprobs - batch.logprob_N)

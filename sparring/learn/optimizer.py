@@ -21,6 +21,7 @@ class Optimizer:
         self.parameters = parameters
         self.masters = make_masters(parameters)
         self.fused = self.together and all(m.is_cuda for m in self.masters.values())
+        self.gradients, self._views = _flat_gradients(parameters) if self.fused else (None, [])
         self.adam = torch.optim.AdamW(
             list(self.masters.values()),
             lr=config.lr,
@@ -35,22 +36,33 @@ class Optimizer:
         counts = [state["step"] for state in self.adam.state.values() if "step" in state]
         return int(counts[0]) if counts else 0
 
-    def forget(self) -> None:
-        """Drop gradients, such as those of a step that was refused."""
+    def zero_grad(self) -> None:
+        """Drop gradients. On a GPU they are parts of one buffer that stays where it is: one kernel
+        clears it, and captured graphs find it again."""
+        if self.gradients is not None:
+            self.gradients.zero_()
+            for p, own in self._views:
+                p.grad = own
+            return
         for p in self.parameters.values():
             p.grad = None
 
-    def step(self, lr: float, max_norm: float) -> float:
-        """One step; the norm of its gradient. A step whose norm is not finite is not taken."""
+    def step(self, lr: float, max_norm: float, refused: Tensor | None = None) -> Tensor:
+        """One step; the norm of its gradient. A step whose norm is not finite is not taken, nor one
+        that is refused. On a GPU the device decides that, and the host does not wait."""
         for group in self.adam.param_groups:
             group["lr"] = lr
         rounded = [(p, self.masters[n]) for n, p in self.parameters.items()]
         rounded = [(p, master) for p, master in rounded if master is not p]
         self._take_gradients(rounded)
-        norm = float(self.clip(max_norm))
-        if norm < float("inf"):  # which a norm that is no number is not, either
+        norm = self.clip(max_norm)
+        skipped = ~norm.isfinite() if refused is None else ~norm.isfinite() | refused
+        if self.fused:
+            self.adam.found_inf = skipped.float()  # type: ignore[attr-defined]
+        if self.fused or not skipped:
             self.adam.step()
-        self.forget()
+        if self.gradients is None:
+            self.zero_grad()
         for _, master in rounded:
             master.grad = None  # as large as the master, and of no use until the next step
         self._copy([p for p, _ in rounded], [master for _, master in rounded])
@@ -101,6 +113,17 @@ class Optimizer:
                     k: v.to(counted if k == "step" else master.device).clone()
                     for k, v in own.items()
                 }
+
+
+def _flat_gradients(parameters: dict[str, Any]) -> tuple[Tensor | None, list[tuple[Any, Tensor]]]:
+    """One buffer for the gradients of all parameters, and each one's part of it; none where their
+    dtypes differ."""
+    own = list(parameters.values())
+    if len({(p.dtype, p.device) for p in own}) != 1:
+        return None, []
+    flat = torch.zeros(sum(p.numel() for p in own), dtype=own[0].dtype, device=own[0].device)
+    parts = flat.split([p.numel() for p in own])
+    return flat, [(p, part.view_as(p)) for p, part in zip(own, parts, strict=True)]
 
 
 def make_masters(parameters: dict[str, Any]) -> dict[str, Any]:

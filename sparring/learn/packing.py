@@ -4,31 +4,80 @@ it is tried, not believed."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask
+from transformers import masking_utils
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import MAIN, Sample
 from sparring.learn.batches import Batch, Packed, collate
 
 TRIAL = 6  # tokens of each half of a sequence
+FLEX = False  # FlexAttention on a CPU too, for tests: there it is slow
 
 
 def read_rows(model: Any, batch: Batch) -> Tensor:
-    """The last hidden state at every place. Positions and who sees whom are told only where rows
+    """The last hidden state at every position. Position ids and a mask are given only where rows
     are packed."""
-    told = {}
-    if batch.packed is not None:
-        told = {
-            "position_ids": batch.packed.position_RT,
-            "attention_mask": _mask(model, batch.packed),
-        }
-    read = model.get_decoder()(input_ids=batch.ids_RT, use_cache=False, **told)
+    with _not_packed() if batch.packed is None else _attention(model, batch.packed) as options:
+        read = model.get_decoder()(input_ids=batch.ids_RT, use_cache=False, **options)
     hidden: Tensor = read.last_hidden_state
     return hidden
+
+
+@contextmanager
+def _not_packed() -> Iterator[dict[str, Any]]:
+    """transformers looks at the position ids for packed sequences, which makes the host wait for
+    the device; here it is known that there are none. Of this thread's calls only."""
+    _known.unpacked = True
+    try:
+        yield {}
+    finally:
+        _known.unpacked = False
+
+
+_known = threading.local()
+_look = getattr(masking_utils, "find_packed_sequence_indices", None)
+if _look is not None:
+    look = _look
+
+    def _find_packed(position_ids: Tensor) -> Tensor | None:
+        return None if getattr(_known, "unpacked", False) else look(position_ids)
+
+    masking_utils.find_packed_sequence_indices = _find_packed
+
+
+@contextmanager
+def _attention(model: Any, packed: Packed) -> Iterator[dict[str, Any]]:
+    """What a model is given to read packed rows: position ids and a dense mask or, on a GPU with
+    FlexAttention, one by blocks, which skips what nobody sees."""
+    options: dict[str, Any] = {"position_ids": packed.position_RT}
+    usual = model.config._attn_implementation
+    if usual != "sdpa" or not (FLEX or packed.piece_RT.is_cuda):
+        yield {**options, "attention_mask": _mask(model, packed)}
+        return
+    model.config._attn_implementation = "flex_attention"
+    try:
+        yield {**options, "attention_mask": _block_mask(packed)}
+    finally:
+        model.config._attn_implementation = usual
+
+
+def _block_mask(packed: Packed) -> Any:
+    def sees(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        piece = packed.piece_RT[row, key]
+        own = (packed.piece_RT[row, query] == piece) | (packed.before_RT[row, query] == piece)
+        return own & (key <= query)
+
+    rows, width = packed.piece_RT.shape
+    return create_block_mask(sees, rows, None, width, width, device=packed.piece_RT.device)
 
 
 def at_tokens(hidden_RTH: Tensor, batch: Batch) -> Tensor:

@@ -52,7 +52,9 @@ class LearnConfig(Section):
     tokens_per_batch: int = Field(16384, ge=1)
     packing: bool = False  # sequences one after another in a row; a shared prompt is read once
     gradient_checkpointing: bool = False  # layers are computed again in the backward pass
-    compile: bool = False  # layers by torch.compile: worth its half minute on a GPU
+    # Layers by torch.compile, which takes half a minute the first time; None: on a GPU.
+    compile: bool | None = None
+    cuda_graphs: bool = False  # compiled layers are captured and replayed, for small models
     spread: bool = False  # the base model over all processes that learn, with FSDP2
     head_chunk: int = Field(1024, ge=1)
     clip_low: float = Field(0.2, ge=0)

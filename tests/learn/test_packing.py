@@ -184,3 +184,40 @@ def test_nothing_is_lost_and_budget_and_number_hold():
         for some in micro:
             shape = collate([s for x in some for s in members(x)], 0, "cpu", width).ids_RT.shape
             assert shape[0] * shape[1] <= 120 and (most is None or len(some) <= most)
+
+
+def test_flex_attention_sees_what_the_dense_mask_shows(make_policies, monkeypatch):
+    """Forward only, by torch's own eager form of it: on a CPU it has no backward pass."""
+    from torch.nn.attention.flex_attention import flex_attention
+    from transformers.integrations import flex_attention as integration
+
+    called = []
+
+    def eager(*args: Any, training: bool, **options: Any) -> torch.Tensor:
+        called.append(options["block_mask"])
+        return flex_attention(*args, **options)
+
+    monkeypatch.setattr(integration, "compile_friendly_flex_attention", eager)
+    policies = make_policies("full")
+    batch = collate(siblings(3, 4), 0, "cpu", width=64)
+    assert batch.packed is not None and len(batch.ids_RT) > 1
+    with torch.no_grad(), policies.using("main") as model:
+        dense = packing_module.at_tokens(packing_module.read_rows(model, batch), batch)
+        assert not called
+        monkeypatch.setattr(packing_module, "FLEX", True)
+        flex = packing_module.at_tokens(packing_module.read_rows(model, batch), batch)
+        assert len(called) == len(model.get_decoder().layers)
+        assert model.config._attn_implementation == "sdpa"
+    torch.testing.assert_close(flex, dense, atol=1e-5, rtol=1e-4)
+
+
+def test_reading_unpacked_rows_does_not_look_for_packed_ones(make_policies, monkeypatch):
+    """The look makes the host wait for the device in each micro-batch."""
+    looked = []
+    monkeypatch.setattr(packing_module, "look", looked.append)
+    policies = make_policies("full")
+    with torch.no_grad(), policies.using("main") as model:
+        packing_module.read_rows(model, collate(siblings(2, 2), 0, "cpu"))
+        assert not looked
+        model.get_decoder()(input_ids=torch.ones(1, 4, dtype=torch.int64), use_cache=False)
+        assert len(looked) == 1  # whoever else calls the model is not concerned

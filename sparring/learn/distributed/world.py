@@ -68,17 +68,17 @@ class World:
             p.grad.copy_(flat[place : place + p.numel()].view_as(p))
             place += p.numel()
 
-    def add_up_numbers(self, numbers: dict[str, float], device: Any) -> dict[str, float]:
+    def add_up_numbers(self, numbers: dict[str, Tensor], device: Any) -> dict[str, Tensor]:
         """Sum statistics by name; a process without a share knows no names."""
         if self.size == 1:
             return numbers
         from accelerate.utils import gather_object
 
         names = sorted({name for some in gather_object([list(numbers)]) for name in some})
-        values = [numbers.get(name, 0.0) for name in names]
-        flat = torch.tensor(values, dtype=torch.float64, device=device)
+        nothing = torch.zeros((), dtype=torch.float64, device=device)
+        flat = torch.stack([numbers.get(name, nothing).double() for name in names])
         self._sum(flat)
-        return dict(zip(names, flat.tolist(), strict=True))
+        return dict(zip(names, flat, strict=True))
 
     def hand_out(self, message: Any = None) -> Any:
         """What the first process says, in all of them."""
