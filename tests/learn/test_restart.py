@@ -55,7 +55,7 @@ def test_each_restart_begins_the_schedule_of_the_learning_rate_anew(
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_another_config_begins_anew_at_the_weights_that_there_are(dtype: str) -> None:
     """Masters, moments and the moving reference are those of the fitted weights."""
-    config = LearnConfig(weights="full", kl=0.1, reference="moving")
+    config = LearnConfig(weights="full", kl=0.1, reference="ema")
     learner = Learner(FullPolicies(*load_model("nano", dtype=dtype)), ["main"], config)
     learner.restart(LearnConfig(weights="full", objective="likelihood", lr=1e-3))
     with torch.no_grad():  # bfloat16 products crash on some CPUs: weights are moved by hand
@@ -68,4 +68,4 @@ def test_another_config_begins_anew_at_the_weights_that_there_are(dtype: str) ->
     for name, weight in learner.policies.state("main").items():
         assert torch.equal(optimizer.masters[name].to(weight.dtype), weight)
         assert torch.equal(learner.policies.state(reference)[name], weight)
-        assert torch.equal(learner.magnets["main"][name].to(weight.dtype), weight)
+        assert torch.equal(learner.references["main"][name].to(weight.dtype), weight)

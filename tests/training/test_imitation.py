@@ -94,7 +94,7 @@ def test_a_run_that_died_while_it_imitated_equals_one_that_never_did(
     tmp_path: Path, weights: str
 ) -> None:
     keys = ("begin.main=perfect:24", "iterations=2", f"learn.weights={weights}")
-    keys += ("imitation={epochs: 3, batch: 16}", "learn.kl=0.1", "learn.reference=moving")
+    keys += ("imitation={epochs: 3, batch: 16}", "learn.kl=0.1", "learn.reference=ema")
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
     life = train("tictactoe", unbroken, *keys)
     assert life.code == 0, life.err
