@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sparring.core.errors import ConfigError
 from sparring.run.config import LearnConfig
 
 
@@ -20,16 +21,24 @@ class Optimizer:
     def __init__(self, parameters: dict[str, Any], config: LearnConfig) -> None:
         self.parameters = parameters
         self.masters = make_masters(parameters)
-        self.fused = self.together and all(m.is_cuda for m in self.masters.values())
-        self.gradients, self._views = _flat_gradients(parameters) if self.fused else (None, [])
-        self.adam = torch.optim.AdamW(
-            list(self.masters.values()),
-            lr=config.lr,
-            betas=config.betas,
-            weight_decay=config.weight_decay,
-            foreach=None if self.together else False,
-            fused=self.fused or None,
-        )
+        self.eight_bit = config.moments == "8bit"
+        on_gpu = self.together and all(m.is_cuda for m in self.masters.values())
+        self.fused = on_gpu and not self.eight_bit
+        self.gradients, self._views = _flat_gradients(parameters) if on_gpu else (None, [])
+        options: dict[str, Any] = {
+            "lr": config.lr,
+            "betas": config.betas,
+            "weight_decay": config.weight_decay,
+        }
+        masters = list(self.masters.values())
+        self.adam: torch.optim.Optimizer
+        if self.eight_bit:
+            self.adam = _eight_bit_adam(self.together)(masters, **options)
+        else:
+            foreach = None if self.together else False
+            self.adam = torch.optim.AdamW(
+                masters, foreach=foreach, fused=self.fused or None, **options
+            )
 
     def steps(self) -> int:
         """Optimizer steps taken so far."""
@@ -92,7 +101,7 @@ class Optimizer:
             if master is not self.parameters[name]:
                 found[f"{name}/master"] = master
             for key, value in self.adam.state.get(master, {}).items():
-                found[f"{name}/{key}"] = value
+                found[f"{name}/{key}"] = torch.as_tensor(value)
         return found
 
     def load(self, state: dict[str, Tensor]) -> None:
@@ -113,6 +122,22 @@ class Optimizer:
                     k: v.to(counted if k == "step" else master.device).clone()
                     for k, v in own.items()
                 }
+                if self.eight_bit:  # which counts in Python
+                    self.adam.state[master]["step"] = int(own["step"])
+
+
+def _eight_bit_adam(whole: bool) -> Any:
+    """AdamW that keeps its moments in 8 bits, in blocks with a scale each."""
+    try:
+        from bitsandbytes.optim import AdamW8bit
+    except ImportError as error:
+        raise ConfigError(
+            "learn.moments=8bit needs bitsandbytes, which is not installed: "
+            "pip install 'sparring[8bit]', or leave learn.moments out"
+        ) from error
+    if not whole:
+        raise ConfigError("learn.moments=8bit does not go with learn.spread; leave one of them out")
+    return AdamW8bit
 
 
 def _flat_gradients(parameters: dict[str, Any]) -> tuple[Tensor | None, list[tuple[Any, Tensor]]]:

@@ -43,6 +43,7 @@ class LearnConfig(Section):
     betas: tuple[Beta, Beta] = (0.9, 0.99)
     weight_decay: float = Field(0.0, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
+    moments: Literal["float32", "8bit"] = "float32"  # what AdamW keeps; 8bit: bitsandbytes
     # Each iteration begins with the first weights, and its own schedule of lr, not with the last.
     restart: bool = False
     epochs: int = Field(1, ge=1)

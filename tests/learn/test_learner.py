@@ -2,10 +2,12 @@
 
 import copy
 import math
+import sys
 
 import pytest
 import torch
 
+from sparring.core.errors import ConfigError
 from sparring.learn.batches import collate
 from sparring.learn.learner import CanaryError, Learner
 from sparring.learn.optimizer import Optimizer, _flat_gradients
@@ -384,3 +386,34 @@ def test_one_kernel_steps_as_many_do_and_the_device_refuses_a_broken_gradient():
     (fused["a"].sum() + fused["b"].sum()).backward()
     other.step(0.1, 1.0, refused=torch.tensor(True))
     assert distance(before, copied(fused)) == 0
+
+
+def test_moments_in_eight_bits_learn_the_same_and_go_on_from_their_state(
+    make_policies, make_samples
+):
+    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed: sparring[8bit]")
+
+    def learner(moments: str) -> Learner:
+        return Learner(make_policies("full"), ["main"], LearnConfig(lr=1e-3, moments=moments))
+
+    first, plain = learner("8bit"), learner("float32")
+    start = copied(plain.policies.state("main"))
+    for i in range(3):
+        for one in (first, plain):
+            one.fit(make_samples(seed=i), i)
+    moved = distance(start, plain.policies.state("main"))
+    off = distance(first.policies.state("main"), plain.policies.state("main"))
+    assert 0 < off < moved / 4
+    kept = first.state()["main.optimizer"]
+    assert any(tensor.dtype == torch.uint8 for tensor in kept.values())
+    second = learner("8bit")
+    second.load({name: copied(tensors) for name, tensors in first.state().items()})
+    assert second.optimizers["main"].steps() == 3
+    assert first.fit(make_samples(seed=9), 3) == second.fit(make_samples(seed=9), 3)
+    assert distance(first.policies.state("main"), second.policies.state("main")) == 0
+
+
+def test_moments_in_eight_bits_are_refused_where_they_cannot_be_had(make_policies, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bitsandbytes.optim", None)
+    with pytest.raises(ConfigError, match="needs bitsandbytes"):
+        Learner(make_policies("lora"), ["main"], LearnConfig(moments="8bit"))
