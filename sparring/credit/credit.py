@@ -15,13 +15,13 @@ Values = Callable[[Sequence[Sample]], list[list[float]]]  # one per token that i
 def rewards_to_go(episode: Episode, gamma: float = 1.0) -> list[float]:
     """For each turn, what its seat earned from it on: the turn's own reward, `gamma` times what the
     seat's next turn has, and after its last turn the outcome's reward."""
-    found = [0.0] * len(episode.turns)
+    to_go = [0.0] * len(episode.turns)
     later: dict[str, float] = {}
-    for i in reversed(range(len(found))):
+    for i in reversed(range(len(to_go))):
         turn = episode.turns[i]
         following = gamma * later[turn.seat] if turn.seat in later else episode.rewards[turn.seat]
-        later[turn.seat] = found[i] = turn.reward + following
-    return found
+        later[turn.seat] = to_go[i] = turn.reward + following
+    return to_go
 
 
 def differing(episodes: Sequence[Episode]) -> list[Episode]:
@@ -33,7 +33,7 @@ def differing(episodes: Sequence[Episode]) -> list[Episode]:
             for seat in {turn.seat for turn in episode.turns if turn.trainable}:
                 own = [turn.reward for turn in episode.turns if turn.seat == seat]
                 rewards[episode.group, seat].add((episode.rewards[seat], *own))
-    kept = {group for (group, _), found in rewards.items() if len(found) > 1}
+    kept = {group for (group, _), own in rewards.items() if len(own) > 1}
     return [e for e in episodes if e.void is None and e.group in kept]
 
 

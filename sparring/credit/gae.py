@@ -1,5 +1,5 @@
-"""Generalised advantage estimation: a critic says what each token was worth before it was said,
-and the surprises that followed, discounted, are the token's advantage."""
+"""Generalised advantage estimation: a critic estimates the value before each token, and
+the temporal differences that follow, discounted, are the token's advantage."""
 
 from __future__ import annotations
 

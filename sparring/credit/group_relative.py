@@ -96,19 +96,21 @@ class GroupRelative(Credit):
         turns: dict[str, list[int]] = defaultdict(list)
         for number, turn in enumerate(episode.turns):
             turns[turn.seat].append(number)
-        found = []
+        entries = []
         for seat, own in turns.items():
             policy = episode.turns[own[-1]].policy
             key: tuple[Any, ...] = (episode.group, tuple(sorted(episode.seating.items())))
             key = key if self.together else (*key, seat)
             total = episode.rewards[seat] + sum(episode.turns[t].reward for t in own)
             if self.level == "episode":
-                found.append((policy, key, _Entry(i, own, total)))
+                entries.append((policy, key, _Entry(i, own, total)))
             elif self.level == "agent":
-                found += [(policy, key, _Entry(i, [t], total)) for t in own]
+                entries += [(policy, key, _Entry(i, [t], total)) for t in own]
             else:
-                found += [(policy, (*key, k), _Entry(i, [t], to_go[t])) for k, t in enumerate(own)]
-        return found
+                entries += [
+                    (policy, (*key, k), _Entry(i, [t], to_go[t])) for k, t in enumerate(own)
+                ]
+        return entries
 
 
 def make(config: CreditConfig) -> GroupRelative:

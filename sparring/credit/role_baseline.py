@@ -34,17 +34,17 @@ class RoleBaseline(Credit):
 
     def advantages(self, episodes: list[Episode]) -> list[list[float]]:
         learned = learners(episodes)
-        found = []
+        advantages = []
         for episode in episodes:
             before = dict(self.baselines)
             self.update(episode, learned)
-            found.append(
+            advantages.append(
                 [
                     to_go - before.get(f"{episode.game}/{turn.seat}", 0.0)
                     for turn, to_go in zip(episode.turns, rewards_to_go(episode), strict=True)
                 ]
             )
-        return found
+        return advantages
 
     def update(self, episode: Episode, learned: set[str]) -> None:
         """Move the baselines of the seats that learners hold towards what those seats earned."""

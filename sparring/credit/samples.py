@@ -18,7 +18,7 @@ class Span(NamedTuple):
 
 def to_samples(episodes: Sequence[Episode], advantages: Sequence[Sequence[float]]) -> list[Sample]:
     """Every trainable turn of every episode that is not void, with its advantage."""
-    found: list[Sample] = []
+    samples: list[Sample] = []
     for episode, values in zip(episodes, advantages, strict=True):
         if episode.void is not None:
             continue
@@ -27,8 +27,8 @@ def to_samples(episodes: Sequence[Episode], advantages: Sequence[Sequence[float]
             if turn.trainable:
                 by_seat.setdefault(turn.seat, []).append((turn, value))
         for turns in by_seat.values():
-            found += join(turns)
-    return found
+            samples += join(turns)
+    return samples
 
 
 def join(turns: Sequence[tuple[Turn, float]]) -> list[Sample]:
@@ -47,11 +47,11 @@ def join_with_spans(turns: Sequence[tuple[Turn, float]]) -> tuple[list[Sample], 
             host = len(samples)
             samples.append(Sample(turn.policy, [], [], [], [], turn.temperature))
         sample = samples[host]
-        heard = turn.prompt_ids[len(sample.ids) :]
-        sample.ids += [*heard, *turn.token_ids]
-        sample.mask += [0] * len(heard) + [1] * len(turn.token_ids)
-        sample.advantages += [0.0] * len(heard) + [advantage] * len(turn.token_ids)
-        sample.logprobs += [0.0] * len(heard) + turn.logprobs
+        context = turn.prompt_ids[len(sample.ids) :]
+        sample.ids += [*context, *turn.token_ids]
+        sample.mask += [0] * len(context) + [1] * len(turn.token_ids)
+        sample.advantages += [0.0] * len(context) + [advantage] * len(turn.token_ids)
+        sample.logprobs += [0.0] * len(context) + turn.logprobs
         if turn.allowed:
             before = len(sample.ids) - len(turn.token_ids) - len(sample.allowed)
             sample.allowed += [[]] * before + turn.allowed

@@ -2,9 +2,9 @@
 
 Games repeat themselves: many samples share everything but their last token, and that token is
 never read, only scored. So a batch holds each distinct sequence once and a flat list of the
-tokens to score. Shapes: R distinct rows, T places, L tokens, N tokens to score, S samples.
+tokens to score. Shapes: R distinct rows, T positions, L tokens, N tokens to score, S samples.
 
-There is no attention mask: rows are padded on the right and attention looks left, so no place that
+There is no attention mask: rows are padded on the right and attention looks left, so no position that
 is scored sees a pad; and without a mask the fastest attention can be had.
 """
 
@@ -27,7 +27,7 @@ Key = tuple[int, ...]
 Halves = tuple[Key, Key]  # a sequence's prompt, and what follows it
 Family = dict[tuple[Halves, ...], list[Lesson]]  # of the same prompts, those alike together
 
-# Packed rows in longest lessons: more leaves fewer pads, and more places that may not be seen.
+# Packed rows in longest lessons: more leaves fewer pads, and more positions that may not be seen.
 ROW = 2
 SHARED = 4  # the same where lessons share their prompts: more is read once
 
@@ -48,7 +48,7 @@ class Batch:
     ids_RT: Tensor
     packed: Packed | None  # None: each row is one sequence
     row_N: Tensor
-    place_N: Tensor  # where the token is predicted from: one before its own place
+    position_N: Tensor  # where the token is predicted from: one before its own
     target_N: Tensor
     advantage_N: Tensor
     logprob_N: Tensor  # the engine's, as sampled
@@ -77,9 +77,9 @@ def collate(
     padded to a multiple."""
     lengths = [len(s.ids) for s in samples]
     sample_L = np.repeat(np.arange(len(samples)), lengths)
-    place_L = np.arange(sum(lengths)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    learned_L = _flat((s.mask for s in samples), np.bool_) & (place_L > 0)
-    sample_N, from_N = sample_L[learned_L], place_L[learned_L] - 1
+    position_L = np.arange(sum(lengths)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    learned_L = _flat((s.mask for s in samples), np.bool_) & (position_L > 0)
+    sample_N, from_N = sample_L[learned_L], position_L[learned_L] - 1
     packed = None
     if width is None:
         ids_RT, row_S = _one_each(samples, pad, multiple)
@@ -103,7 +103,7 @@ def collate(
         ids_RT=_send(ids_RT, device),
         packed=packed,
         row_N=_send(row_S[sample_N], device),
-        place_N=_send(from_N, device),
+        position_N=_send(from_N, device),
         target_N=_send(_flat((s.ids for s in samples), np.int64)[learned_L], device),
         advantage_N=real(s.advantages for s in samples),
         logprob_N=real(s.logprobs for s in samples),
@@ -152,9 +152,9 @@ def _end_to_end(
     """Rows of prompts and what follows them, each once: a prompt that several samples of a row
     share is read once, and each of them goes on from there. Also each sample's row, and by how
     much its two halves lie further on than they would by themselves."""
-    pieces: list[tuple[int, int, Key, int, int]] = []  # row, place, ids, position, the one before
+    pieces: list[tuple[int, int, Key, int, int]] = []  # row, start, ids, position, parent
     spots: dict[Halves, tuple[int, int, int]] = {}
-    prompts: dict[Key, tuple[int, int]] = {}  # of this row: place and piece
+    prompts: dict[Key, tuple[int, int]] = {}  # of this row: start and piece
     row, end = -1, width
     for prompt, rest in dict.fromkeys(halves):
         if prompt not in prompts or end + len(rest) > width:
@@ -163,8 +163,8 @@ def _end_to_end(
             prompts[prompt] = (end, len(pieces))
             pieces.append((row, end, prompt, 0, len(pieces)))
             end += len(prompt)
-        place, piece = prompts[prompt]
-        spots[prompt, rest] = (row, place, end - len(prompt))
+        start, piece = prompts[prompt]
+        spots[prompt, rest] = (row, start, end - len(prompt))
         pieces.append((row, end, rest, len(prompt), piece))
         end += len(rest)
     shape = (row + 1, _up(max(at + len(ids) for _, at, ids, _, _ in pieces), multiple))
@@ -175,9 +175,9 @@ def _end_to_end(
         here = (row, slice(at, at + len(ids)))
         ids_RT[here], position_RT[here] = ids, position + np.arange(len(ids))
         piece_RT[here], before_RT[here] = number, before
-    found = np.array([spots[one] for one in halves])
+    spot_S3 = np.array([spots[one] for one in halves])
     packed = Packed(*(_send(given, device) for given in (position_RT, piece_RT, before_RT)))
-    return ids_RT, found[:, 0], found[:, 1:], packed
+    return ids_RT, spot_S3[:, 0], spot_S3[:, 1:], packed
 
 
 def _up(number: int, multiple: int) -> int:
@@ -277,14 +277,14 @@ def pack(
 
 
 def _more(halves: tuple[Halves, ...]) -> int:
-    """Places that a lesson takes behind its prompts."""
+    """Positions that a lesson takes behind its prompts."""
     return sum(len(rest) for _, rest in halves)
 
 
 def _units(
     prompts: int, family: Family, width: int, most: int | None
 ) -> list[tuple[int, list[Lesson]]]:
-    """Lessons with the same prompts, as many as fit a row, with the places they take together."""
+    """Lessons with the same prompts, as many as fit a row, with the positions they take together."""
     units: list[tuple[int, list[Lesson]]] = []
     for halves, alike in family.items():
         for i in range(0, len(alike), most or len(alike)):

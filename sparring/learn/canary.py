@@ -1,4 +1,4 @@
-"""Whether those who spoke had the weights they say: sampled logprobs against a second look."""
+"""Checks that samples come from the weights they claim: sampled logprobs against recomputed ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CanaryError(RuntimeError):
-    """The weights that spoke are not the weights that learn."""
+    """The weights that sampled are not the weights that learn."""
 
 
 def check_canary(gap: float, limit: float, name: str) -> None:
@@ -31,27 +31,27 @@ def check_canary(gap: float, limit: float, name: str) -> None:
 
 
 def spoken_gaps(
-    learner: Learner, spoke: Policies, episodes: Sequence[Episode], limit: float
+    learner: Learner, sampler: Policies, episodes: Sequence[Episode], limit: float
 ) -> dict[str, float]:
     """For each policy that learns, how far its sampled logprobs are from those of the weights that
     spoke, over one micro-batch of its turns. For games that are learned from when the learner's own
     weights have moved on, so that it cannot tell."""
     fair = [episode for episode in episodes if episode.void is None]
     samples = to_samples(fair, [[0.0] * len(episode.turns) for episode in fair])
-    found = {}
+    gaps = {}
     for name in learner.optimizers:
         mine = [sample for sample in samples if sample.policy == name and any(sample.mask)]
         if mine:
-            found[name] = _gap(learner, spoke, name, mine)
-            check_canary(found[name], limit, name)
-    return found
+            gaps[name] = _gap(learner, sampler, name, mine)
+            check_canary(gaps[name], limit, name)
+    return gaps
 
 
 @torch.no_grad()
-def _gap(learner: Learner, spoke: Policies, name: str, samples: list[Sample]) -> float:
+def _gap(learner: Learner, sampler: Policies, name: str, samples: list[Sample]) -> float:
     micro = by_budget(samples, learner.budget)[0]
     read = [sample for lesson in micro for sample in members(lesson)]
-    batch = collate(read, spoke.tokenizer.pad_token_id, spoke.device)
-    with spoke.using(name) as model:
+    batch = collate(read, sampler.tokenizer.pad_token_id, sampler.device)
+    with sampler.using(name) as model:
         logprobs, _ = learner.logprobs(model, batch)
     return float((logprobs - batch.logprob_N).abs().mean())

@@ -25,7 +25,7 @@ _forwards: WeakKeyDictionary[Any, dict[bool, Callable[..., Any]]] = WeakKeyDicti
 
 
 def compiles(model: Any, config: LearnConfig) -> bool:
-    """Whether layers are compiled: as asked or, where nobody said, on a GPU whose compiler is
+    """Whether layers are compiled: as asked or, by default, on a GPU whose compiler is
     there."""
     if config.compile is None:
         able = find_spec("triton") is not None and hasattr(model.get_decoder(), "layers")
@@ -59,7 +59,7 @@ def fused(model: Any, graphs: bool = False) -> Iterator[None]:
 
 def keep_compilations() -> None:
     """Compiled code is kept where it outlives a restart of the machine, unless a variable names
-    another place."""
+    another folder."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(home) / "sparring" / "inductor"))
 

@@ -1,4 +1,4 @@
-"""What is shown instead of sampled: conversations with the reply that was wanted, as samples.
+"""Demonstrations instead of samples: conversations with the reply that was wanted, as samples.
 
 They go through the learner's own batches: sorted by length and padded within a budget of tokens, so
 that any model and any attention will do; or, with `learn.packing`, laid end to end in rows.
@@ -20,7 +20,7 @@ RECORD = ("system_prompt", "user_prompt", "output")
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """What is asked and what should be said to it."""
+    """A conversation and the reply that is wanted."""
 
     messages: tuple[tuple[str, str], ...]  # (role, text)
     output: str
@@ -28,18 +28,18 @@ class Demonstration:
 
     @classmethod
     def of(cls, system: str, user: str, output: str, weight: float = 1.0) -> Demonstration:
-        told = (("system", system),) if system else ()
-        return cls((*told, ("user", user)), output, weight)
+        head = (("system", system),) if system else ()
+        return cls((*head, ("user", user)), output, weight)
 
     @classmethod
-    def from_record(cls, row: Mapping[str, Any], place: str) -> Demonstration:
+    def from_record(cls, row: Mapping[str, Any], where: str) -> Demonstration:
         """A record `{"system_prompt", "user_prompt", "output"}`; the first may be left out."""
         for key in RECORD:
             value = row.get(key, "" if key == "system_prompt" else None)
             if not isinstance(value, str):
-                raise ConfigError(f"{place} has no text under {key!r}; records are of {RECORD}")
+                raise ConfigError(f"{where} has no text under {key!r}; records are of {RECORD}")
         if not row["output"].strip():
-            raise ConfigError(f"{place} has an empty output, and there is nothing to learn from it")
+            raise ConfigError(f"{where} has an empty output, and there is nothing to learn from it")
         return cls.of(row.get("system_prompt", ""), row["user_prompt"], row["output"])
 
 
@@ -48,10 +48,10 @@ def read_demonstrations(source: str) -> list[Demonstration]:
     `sparring selfplay`."""
     tasks = load_tasks(source, None)
     if tasks and "episode" in tasks[0].data:
-        found = [one for task in tasks for one in _of_game(task.data["episode"])]
-        if not found:
+        records = [one for task in tasks for one in _of_game(task.data["episode"])]
+        if not records:
             raise ConfigError(f"nobody earned anything in {source} that could be learned from")
-        return found
+        return records
     return [
         Demonstration.from_record(task.data, f"record {i} of {source}")
         for i, task in enumerate(tasks, 1)
@@ -76,27 +76,32 @@ def _of_game(data: Mapping[str, Any]) -> list[Demonstration]:
 
 
 def to_sample(
-    chat: Chat, shown: Demonstration, policy: str = MAIN, *, ended: bool = True
+    chat: Chat, demonstration: Demonstration, policy: str = MAIN, *, ended: bool = True
 ) -> Sample:
     """A demonstration as ids. Only the output is learned from, with the token that ends it, unless
     it was cut off before."""
-    messages: list[Message] = [{"role": role, "content": text} for role, text in shown.messages]
-    prompt, output = chat.demonstration(messages, shown.output)
+    messages: list[Message] = [
+        {"role": role, "content": text} for role, text in demonstration.messages
+    ]
+    prompt, output = chat.demonstration(messages, demonstration.output)
     output = output if ended else output[:-1]
     mask = [0] * len(prompt) + [1] * len(output)
-    weights = [shown.weight * m for m in mask]
+    weights = [demonstration.weight * m for m in mask]
     return Sample(policy, [*prompt, *output], mask, weights, [0.0] * len(mask))
 
 
 def to_samples(
-    chat: Chat, shown: Iterable[Demonstration], policy: str = MAIN, limit: int | None = None
+    chat: Chat,
+    demonstrations: Iterable[Demonstration],
+    policy: str = MAIN,
+    limit: int | None = None,
 ) -> list[Sample]:
     """Demonstrations as samples; those longer than the model's context are left out."""
-    samples = [to_sample(chat, one, policy) for one in shown]
+    samples = [to_sample(chat, one, policy) for one in demonstrations]
     return [s for s in samples if limit is None or len(s.ids) <= limit]
 
 
 def padding(samples: Sequence[Sample], batches: Sequence[Sequence[Sample]]) -> float:
-    """The share of places in padded batches that hold nothing."""
+    """The share of positions in padded batches that hold nothing."""
     room = sum(len(batch) * max(len(s.ids) for s in batch) for batch in batches)
     return 1 - sum(len(s.ids) for s in samples) / room

@@ -1,4 +1,4 @@
-"""The head of the model without its logits: logprobs and entropies for one chunk of places at a
+"""The head of the model without its logits: logprobs and entropies for one chunk of positions at a
 time, and a backward pass by hand, which makes the chunk's logits again and turns them into their
 own gradient where they lie.
 
@@ -27,14 +27,14 @@ def chunked_logprobs(
     fuse: bool = False,
     shape: LogitShape = LogitShape(),  # noqa: B008 (it cannot change)
 ) -> tuple[Tensor, Tensor]:
-    """Each target's logprob and the entropy at its place, by a linear head whose output the model
+    """Each target's logprob and the entropy at its position, by a linear head whose output the model
     shapes; no temperatures means that all are 1. Logits exist for one chunk at a time, in the
     backward pass too, where they are computed again. Fused, what is done to a chunk's logits is one
     or two passes over them."""
-    found: tuple[Tensor, Tensor] = _Chunks.apply(
+    scores: tuple[Tensor, Tensor] = _Chunks.apply(
         hidden_NH, head.weight, head.bias, targets_N, temperature_N, chunk, fuse, shape
     )
-    return found
+    return scores
 
 
 class _Chunks(torch.autograd.Function):
@@ -51,11 +51,11 @@ class _Chunks(torch.autograd.Function):
         shape: LogitShape,
     ) -> tuple[Tensor, Tensor]:
         scores = compiled(_scores) if fuse else _scores
-        found = []
-        for at in _places(len(targets_N), chunk):
+        parts = []
+        for at in _chunks(len(targets_N), chunk):
             logits_CV = F.linear(hidden_NH[at], weight_VH, bias_V)
-            found.append(scores(logits_CV, targets_N[at], _part(temperature_N, at), shape))
-        logprob_N, entropy_N = (torch.cat(parts) for parts in zip(*found, strict=True))
+            parts.append(scores(logits_CV, targets_N[at], _part(temperature_N, at), shape))
+        logprob_N, entropy_N = (torch.cat(own) for own in zip(*parts, strict=True))
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, targets_N, temperature_N, entropy_N)
         ctx.chunk, ctx.fuse, ctx.shape = chunk, fuse, shape
         ctx.set_materialize_grads(False)  # an entropy that nobody asked for costs nothing
@@ -72,7 +72,7 @@ class _Chunks(torch.autograd.Function):
         weight_grad = torch.zeros_like(weight_VH) if wanted[1] else None
         bias_grad = torch.zeros_like(bias_V) if wanted[2] else None
         gradient = compiled(_logits_gradient) if ctx.fuse else _logits_gradient
-        for at in _places(len(targets_N), ctx.chunk):
+        for at in _chunks(len(targets_N), ctx.chunk):
             grad_CV = gradient(
                 F.linear(hidden_NH[at], weight_VH, bias_V),
                 targets_N[at],
@@ -91,7 +91,7 @@ class _Chunks(torch.autograd.Function):
         return hidden_grad, weight_grad, bias_grad, None, None, None, None, None
 
 
-def _places(count: int, chunk: int) -> list[slice]:
+def _chunks(count: int, chunk: int) -> list[slice]:
     return [slice(i, i + chunk) for i in range(0, count, chunk)]
 
 
@@ -112,8 +112,8 @@ def _scores(
 ) -> tuple[Tensor, Tensor]:
     """The targets' logprobs, and the entropies −Σ p·log p."""
     logprobs_CV = _logprobs(shape.of(logits_CV), temperature_C)
-    said_C = logprobs_CV.gather(-1, targets_C[:, None])[:, 0]
-    return said_C, -logprobs_CV.exp().mul_(logprobs_CV).sum(-1)
+    logprob_C = logprobs_CV.gather(-1, targets_C[:, None])[:, 0]
+    return logprob_C, -logprobs_CV.exp().mul_(logprobs_CV).sum(-1)
 
 
 def _logits_gradient(

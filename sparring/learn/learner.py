@@ -214,15 +214,15 @@ class Learner:
 
     def values(self, samples: Sequence[Sample]) -> list[list[float]]:
         """What the critics expect before each token that is learned from, per sample."""
-        found: dict[int, list[float]] = {id(sample): [] for sample in samples}
+        values: dict[int, list[float]] = {id(sample): [] for sample in samples}
         for name, critic in self.critics.items():
 
             def value(model: Any, batch: Batch, critic: Critic = critic) -> Tensor:
                 return critic(self.hidden(model, batch))
 
             for sample, worth in self._score_samples(name, samples, value):
-                found[id(sample)] = worth
-        return [found[id(sample)] for sample in samples]
+                values[id(sample)] = worth
+        return [values[id(sample)] for sample in samples]
 
     def _keep_logprobs(self, name: str, lessons: Sequence[Lesson]) -> None:
         """Note the policy's own logprobs of the sampled tokens, before the first step."""
@@ -262,8 +262,8 @@ class Learner:
         return split(lessons, self.config.minibatches, generator)
 
     @contextmanager
-    def _chance(self, *place: object) -> Iterator[None]:
-        """Dropout drawn by the run's seed and the step's place, so that a resumed run draws the
+    def _dropout(self, *step: object) -> Iterator[None]:
+        """Dropout drawn by the run's seed and the step's number, so that a resumed run draws the
         same; nothing else here is left to chance."""
         if not self.supervised:
             yield
@@ -272,16 +272,16 @@ class Learner:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             # Several processes read different lessons, and drop different things.
             mine = (self.world.rank,) if self.world.size > 1 else ()
-            torch.manual_seed(derive(self.seed, "dropout", *place, *mine))
+            torch.manual_seed(derive(self.seed, "dropout", *step, *mine))
             yield
 
-    def _gather(self, name: str, lessons: list[Lesson], *place: object) -> Stats:
+    def _gather(self, name: str, lessons: list[Lesson], *step: object) -> Stats:
         """The gradient of one optimizer batch. Where the memory runs out it is begun again in
         smaller micro-batches, which change nothing but the time it takes."""
         longest = max(len(s.ids) for lesson in lessons for s in members(lesson))
         while True:
             try:
-                with self._chance(*place, name):
+                with self._dropout(*step, name):
                     return self._accumulate(name, lessons)
             except torch.OutOfMemoryError:
                 if self.world.size > 1 or self.budget <= longest:
@@ -312,28 +312,28 @@ class Learner:
             samples = [sample for lesson in micro for sample in members(lesson)]
             return collate(samples, pad, device, width, multiple)
 
-        found: list[tuple[Stats, float]] = []
+        parts: list[tuple[Stats, float]] = []
         self.optimizers[name].zero_grad()
         if name in self.critics:
             self.critic_optimizers[name].zero_grad()
         for batch, counts in prefetched(self.world.share(micro_batches), make, device):
             loss, stats = self._loss(name, batch, totals)
             (loss * counts).backward()
-            found.append((stats, counts))
+            parts.append((stats, counts))
         self.world.add_up(self.optimizers[name].parameters.values())
         if name in self.critics:
             self.world.add_up(self.critic_optimizers[name].parameters.values())
-        return self.world.add_up_numbers(sums_of(found), device)
+        return self.world.add_up_numbers(sums_of(parts), device)
 
     def _loss(self, name: str, batch: Batch, totals: Totals) -> Result:
         config = self.config
         if self.supervised:
             with self.policies.fitting(name) as model:
                 logprobs, _ = self.logprobs(model, batch)
-            shown = (
+            objective = (
                 likelihood_objective if config.objective == "likelihood" else preference_objective
             )
-            return shown(logprobs, batch, totals, config)
+            return objective(logprobs, batch, totals, config)
         reference = None
         if self._kl > 0 and config.reference != "uniform":
             # Before the policy's own pass: peft freezes whichever adapter was in use before, and
@@ -357,11 +357,11 @@ class Learner:
         )
 
     def logprobs(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logprob of every token to learn from, and the entropy at its place."""
+        """Logprob of every token to learn from, and the entropy at its position."""
         return self.score(model, self.hidden(model, batch), batch)
 
     def hidden(self, model: Any, batch: Batch) -> Tensor:
-        """The model's last hidden state where each token to learn from is foretold."""
+        """The model's last hidden state where each token to learn from is predicted."""
         again = self.config.gradient_checkpointing and torch.is_grad_enabled()
         with (
             fused(model, self.config.cuda_graphs) if self.compiles else nullcontext(),
@@ -396,17 +396,17 @@ class Learner:
 
     def state(self) -> dict[str, dict[str, Tensor]]:
         """All tensors that shape the next step, by file."""
-        found = {}
+        state: dict[str, dict[str, Tensor]] = {}
         for name, optimizer in self.optimizers.items():
-            found[f"{name}.policy"] = self.policies.state(name)
-            found[f"{name}.optimizer"] = optimizer.state()
+            state[f"{name}.policy"] = self.policies.state(name)
+            state[f"{name}.optimizer"] = optimizer.state()
             if name in self.references:
                 own = self.references[name]
-                found[f"{name}.reference"] = {key: tensor.detach() for key, tensor in own.items()}
+                state[f"{name}.reference"] = {key: tensor.detach() for key, tensor in own.items()}
             if name in self.critics:
-                found[f"{name}.critic"] = self.critics[name].state()
-                found[f"{name}.critic_optimizer"] = self.critic_optimizers[name].state()
-        return found
+                state[f"{name}.critic"] = self.critics[name].state()
+                state[f"{name}.critic_optimizer"] = self.critic_optimizers[name].state()
+        return state
 
     def load(self, state: dict[str, dict[str, Tensor]]) -> None:
         for name, optimizer in self.optimizers.items():

@@ -36,18 +36,18 @@ def masked_logprobs(
     def of(numbers: Tensor | None, at: Tensor) -> Any:
         return None if numbers is None else numbers[at]
 
-    found = [
+    parts = [
         _over_allowed(
             hidden_NH[legal], target_N[legal], of(temperature_N, legal), allowed_NA[legal], head,
             shape,
         )
     ]  # fmt: skip
     if len(free):
-        found.append(
+        parts.append(
             whole(hidden_NH[free], targets_N=target_N[free], temperature_N=of(temperature_N, free))
         )
     back_N = order_N.argsort()
-    logprob_N, entropy_N = (torch.cat(parts)[back_N] for parts in zip(*found, strict=True))
+    logprob_N, entropy_N = (torch.cat(own)[back_N] for own in zip(*parts, strict=True))
     return logprob_N, entropy_N
 
 

@@ -45,8 +45,8 @@ class ManyLearners(Learner):
             # A learner of one policy leaves its name out, and here it has others beside it.
             alone = next(iter(learner.optimizers)) if len(learner.optimizers) == 1 else ""
             prefix = f"learn/{alone}/" if alone and len(self.optimizers) > 1 else "learn/"
-            found = learner.fit(lessons, iteration, iterations)
-            stats |= {prefix + key.removeprefix("learn/"): n for key, n in found.items()}
+            own = learner.fit(lessons, iteration, iterations)
+            stats |= {prefix + key.removeprefix("learn/"): n for key, n in own.items()}
         return stats
 
     def restart(self, config: LearnConfig) -> None:
@@ -55,7 +55,7 @@ class ManyLearners(Learner):
 
     def values(self, samples: Sequence[Sample]) -> list[list[float]]:
         each = [learner.values(samples) for learner in self.learners]
-        return [max(found, key=len) for found in zip(*each, strict=True)]
+        return [max(values, key=len) for values in zip(*each, strict=True)]
 
     def state(self) -> dict[str, dict[str, Tensor]]:
         return {file: part for learner in self.learners for file, part in learner.state().items()}
@@ -85,12 +85,12 @@ def learners_on_bases(
     folder: Path | None,
 ) -> ManyLearners:
     """A learner for every base that somebody who learns stands on."""
-    found = []
+    learners = []
     for base in dict.fromkeys([config.policy, *config.bases.values()]):
         mine = [name for name in learned if config.bases.get(name, config.policy) == base]
         begin = {name: policy for name, policy in config.begin.items() if name in mine}
         own = policies.bases[base_name(base, config.seed)]
         begin_with(config.model_copy(update={"policy": base, "begin": begin}), own, mine, folder)
         if mine:
-            found.append(Learner(own, mine, config.learn, **words))
-    return ManyLearners(policies, found)
+            learners.append(Learner(own, mine, config.learn, **words))
+    return ManyLearners(policies, learners)

@@ -31,10 +31,10 @@ Stats = dict[str, Tensor]
 Result = tuple[Tensor, Stats]
 
 
-def sums_of(found: Sequence[tuple[Stats, float]]) -> Stats:
+def sums_of(parts: Sequence[tuple[Stats, float]]) -> Stats:
     """The numbers of several micro-batches, each as often as it counts."""
     sums: Stats = {}
-    for stats, counts in found:
+    for stats, counts in parts:
         for name, value in stats.items():
             sums[name] = sums[name] + value * counts if name in sums else value * counts
     return sums
@@ -155,7 +155,7 @@ def correction(logprobs: Tensor, old: Tensor, batch: Batch, config: LearnConfig)
 def likelihood_objective(
     logprobs: Tensor, batch: Batch, totals: Totals, config: LearnConfig
 ) -> Result:
-    """The negative log-likelihood of what is shown; a token's advantage is its weight."""
+    """The negative log-likelihood of demonstrations; a token's advantage is its weight."""
     weights = token_weights(batch.sample_N, config.aggregation, totals)
     loss = -(logprobs * batch.advantage_N * weights).sum()
     per_token = 1 / max(1, totals.tokens)

@@ -96,13 +96,13 @@ class Optimizer:
             one.copy_(other)
 
     def state(self) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
+        state: dict[str, Tensor] = {}
         for name, master in self.masters.items():
             if master is not self.parameters[name]:
-                found[f"{name}/master"] = master
+                state[f"{name}/master"] = master
             for key, value in self.adam.state.get(master, {}).items():
-                found[f"{name}/{key}"] = torch.as_tensor(value)
-        return found
+                state[f"{name}/{key}"] = torch.as_tensor(value)
+        return state
 
     def load(self, state: dict[str, Tensor]) -> None:
         slots: dict[str, dict[str, Tensor]] = defaultdict(dict)

@@ -85,12 +85,12 @@ def at_tokens(hidden_RTH: Tensor, batch: Batch) -> Tensor:
     a row, and the gradients of a position they share are summed: by an embedding's backward pass,
     which gives each position to one thread. Indexing adds atomically, in whatever order threads
     come, and two runs then differ in the last digits."""
-    index_N = batch.row_N * hidden_RTH.shape[1] + batch.place_N
+    index_N = batch.row_N * hidden_RTH.shape[1] + batch.position_N
     return F.embedding(index_N, hidden_RTH.flatten(0, 1))
 
 
 def _mask(model: Any, packed: Packed) -> Tensor:
-    """Which place (first T) sees which (second T): those to its left of its own piece, and of the
+    """Which position (first T) sees which (second T): those to its left of its own piece, and of the
     piece that it goes on from."""
     own = packed.piece_RT[:, :, None] == packed.piece_RT[:, None, :]
     before = packed.before_RT[:, :, None] == packed.piece_RT[:, None, :]

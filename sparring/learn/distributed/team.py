@@ -1,4 +1,4 @@
-"""A learner that several processes are: the first one is told, and tells the others."""
+"""One learner over several processes: the first is called, and has the others do the same."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ def spread_out(learner: Learner) -> None:
         with together:
             return {key: whole(tensor) for key, tensor in parts.items()}
 
-    def scatter(name: str, found: dict[str, Tensor]) -> dict[str, Tensor]:
+    def scatter(name: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
         own = policies.parameters(name)
-        return {k: like(t, own[k]) if k in own else t for k, t in found.items()}
+        return {k: like(t, own[k]) if k in own else t for k, t in state.items()}
 
     policies.gather, policies.scatter = gather, scatter
     learner.make_optimizer = ShardedOptimizer

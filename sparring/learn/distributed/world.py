@@ -48,8 +48,8 @@ class World:
         steps: whoever has nothing left repeats something that counts nothing, because with spread
         weights nobody can read a layer alone."""
         rounds = -(-len(items) // self.size)
-        places = [i * self.size + self.rank for i in range(rounds)]
-        return [(items[p], 1.0) if p < len(items) else (items[0], 0.0) for p in places]
+        indices = [i * self.size + self.rank for i in range(rounds)]
+        return [(items[p], 1.0) if p < len(items) else (items[0], 0.0) for p in indices]
 
     def add_up(self, parameters: Iterable[Any]) -> None:
         """Sum the gradients over the processes, in one message. A process that had no share adds
@@ -63,10 +63,10 @@ class World:
                 p.grad = torch.zeros_like(p)
         flat = torch.cat([p.grad.reshape(-1).float() for p in mine])
         self._sum(flat)
-        place = 0
+        start = 0
         for p in mine:
-            p.grad.copy_(flat[place : place + p.numel()].view_as(p))
-            place += p.numel()
+            p.grad.copy_(flat[start : start + p.numel()].view_as(p))
+            start += p.numel()
 
     def add_up_numbers(self, numbers: dict[str, Tensor], device: Any) -> dict[str, Tensor]:
         """Sum statistics by name; a process without a share knows no names."""
