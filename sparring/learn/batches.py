@@ -4,8 +4,8 @@ Games repeat themselves: many samples share everything but their last token, and
 never read, only scored. So a batch holds each distinct sequence once and a flat list of the
 tokens to score. Shapes: R distinct rows, T positions, L tokens, N tokens to score, S samples.
 
-There is no attention mask: rows are padded on the right and attention looks left, so no position that
-is scored sees a pad; and without a mask the fastest attention can be had.
+There is no attention mask: rows are padded on the right and attention looks left, so no position
+that is scored sees a pad; and without a mask the fastest attention can be had.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ def _more(halves: tuple[Halves, ...]) -> int:
 def _units(
     prompts: int, family: Family, width: int, most: int | None
 ) -> list[tuple[int, list[Lesson]]]:
-    """Lessons with the same prompts, as many as fit a row, with the positions they take together."""
+    """Lessons with the same prompts, as many as fit a row, and the positions they take."""
     units: list[tuple[int, list[Lesson]]] = []
     for halves, alike in family.items():
         for i in range(0, len(alike), most or len(alike)):

@@ -1,4 +1,4 @@
-"""Checks that samples come from the weights they claim: sampled logprobs against recomputed ones."""
+"""Checks that samples come from the weights they claim: sampled logprobs against a second pass."""
 
 from __future__ import annotations
 

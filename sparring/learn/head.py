@@ -27,8 +27,8 @@ def chunked_logprobs(
     fuse: bool = False,
     shape: LogitShape = LogitShape(),  # noqa: B008 (it cannot change)
 ) -> tuple[Tensor, Tensor]:
-    """Each target's logprob and the entropy at its position, by a linear head whose output the model
-    shapes; no temperatures means that all are 1. Logits exist for one chunk at a time, in the
+    """Each target's logprob and the entropy at its position, by a linear head whose output the
+    model shapes; no temperatures means that all are 1. Logits exist for one chunk at a time, in the
     backward pass too, where they are computed again. Fused, what is done to a chunk's logits is one
     or two passes over them."""
     scores: tuple[Tensor, Tensor] = _Chunks.apply(

@@ -90,8 +90,8 @@ def at_tokens(hidden_RTH: Tensor, batch: Batch) -> Tensor:
 
 
 def _mask(model: Any, packed: Packed) -> Tensor:
-    """Which position (first T) sees which (second T): those to its left of its own piece, and of the
-    piece that it goes on from."""
+    """Which position (first T) sees which (second T): those to its left of its own piece, and of
+    the piece that it goes on from."""
     own = packed.piece_RT[:, :, None] == packed.piece_RT[:, None, :]
     before = packed.before_RT[:, :, None] == packed.piece_RT[:, None, :]
     sees_RTT = (own | before).tril()[:, None]
