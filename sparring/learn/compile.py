@@ -29,7 +29,7 @@ def compiles(model: Any, config: LearnConfig) -> bool:
     there."""
     if config.compile is None:
         able = find_spec("triton") is not None and hasattr(model.get_decoder(), "layers")
-        return able and torch.device(model.device).type == "cuda"
+        return able and not config.spread and torch.device(model.device).type == "cuda"
     if config.compile:
         layers_of(model, "learn.compile")
     return config.compile
@@ -59,9 +59,11 @@ def fused(model: Any, graphs: bool = False) -> Iterator[None]:
 
 def keep_compilations() -> None:
     """Compiled code is kept where it outlives a restart of the machine, unless a variable names
-    another folder."""
+    another folder; and for every adapter that is switched on in turn, each of which is compiled."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(home) / "sparring" / "inductor"))
+    limits = torch._dynamo.config
+    limits.recompile_limit = max(limits.recompile_limit, 64)
 
 
 @cache

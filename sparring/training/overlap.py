@@ -216,7 +216,8 @@ async def _play(parts: Parts, jobs: Callable[[int], list[Job]]) -> Played:
     started, _ = time.perf_counter(), engine.clock.take()
     episodes: list[Episode] = []
     missing = None  # games to be replaced; None: all are to be played
-    for batch in range(config.collect.max_num_gen_batches if config.collect.filter_groups else 1):
+    wanted = -(-config.collect.episodes // config.collect.group)
+    for batch in range(config.collect.max_num_gen_batches):
         episodes += await collect(
             jobs(batch)[:missing],
             engine.act,
@@ -224,7 +225,8 @@ async def _play(parts: Parts, jobs: Callable[[int], list[Job]]) -> Played:
             sampling=Sampling(**config.sampling.model_dump()),
             outside=engine.outside,
         )
-        wanted = -(-config.collect.episodes // config.collect.group)
+        if not config.collect.filter_groups:
+            break
         missing = config.collect.group * (wanted - groups(differing(episodes)))
         if missing <= 0:
             break
