@@ -37,6 +37,7 @@ KINDS = {
         (
             "credit={kind: group_relative, level: turn}",
             "collect={episodes: 16, group: 2, filter_groups: true, max_num_gen_batches: 3}",
+            "sampling.mask_actions=true",
             "learn.importance_sampling_mode=token_mask",
             "learn.reference=average",
             "learn.minibatches=2",
