@@ -4,7 +4,6 @@ weights; which algorithm made them it does not know."""
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -37,6 +36,7 @@ from sparring.learn.objectives import (
 from sparring.learn.optimizer import Optimizer, make_masters
 from sparring.learn.packing import at_tokens, check_packing, read_rows
 from sparring.learn.reference import copy_rounded, follow, follow_rate
+from sparring.learn.schedules import learning_rate, linear
 from sparring.models.logits import logit_shape
 from sparring.models.policies import REFERENCE as REFERENCE
 from sparring.models.policies import Policies
@@ -124,16 +124,8 @@ class Learner:
         return self.supervised or self.config.restart
 
     def lr(self, position: int, of: int) -> float:
-        """Linear warm-up, then constant, or linear or cosine decay to the floor, at one of so many
-        positions: iterations, or optimizer steps, see `by_steps`."""
-        warm = min(1.0, (position + 1) / max(1, self.config.warmup))
-        progress, floor = min(1.0, position / max(1, of)), self.config.lr_floor
-        decay = 1.0
-        if self.config.schedule == "linear":
-            decay = max(floor, 1 - progress)
-        elif self.config.schedule == "cosine":
-            decay = floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2
-        return self.config.lr * self.lr_scale * warm * decay
+        """The learning rate at one of so many iterations, or optimizer steps, see `by_steps`."""
+        return self.lr_scale * learning_rate(self.config, position, of)
 
     def fit(
         self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1
@@ -418,8 +410,3 @@ class Learner:
             if name in self.references:
                 follow(self.references[name], state[f"{name}.reference"], 1.0)
                 self._write_reference(name)
-
-
-def linear(begin: float, end: float | None, progress: float) -> float:
-    """A coefficient that moves in a straight line from `begin` to `end`, if there is one."""
-    return begin if end is None else begin + (end - begin) * progress

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from sparring.core.types import Episode, Task, derive
-from sparring.run.config import GateConfig
+from sparring.run.collecting import GateConfig
 from sparring.tasks import draw
 
 Pool = Literal["unknown", "easy", "normal", "hard"]

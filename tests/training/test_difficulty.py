@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from sparring.core.types import Episode, Task, Turn
-from sparring.run.config import GateConfig, load_recipe, make_config
+from sparring.run.collecting import GateConfig
+from sparring.run.config import load_recipe, make_config
 from sparring.run.games import make_games
 from sparring.tasks import draw
 from sparring.training.difficulty import DifficultyGate

@@ -1,0 +1,59 @@
+"""What is played before each update, and on which tasks, as sections of the config."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from sparring.run.section import Section
+
+
+class CollectConfig(Section):
+    """How much is played before each update."""
+
+    episodes: int = Field(64, ge=0)  # 0: nothing is played, where the teacher has games on record
+    group: int = Field(1, ge=1)  # how often each task is played, to be compared within itself
+    concurrency: int = Field(512, ge=1)
+    ahead: int = Field(0, ge=0)  # updates that games may be behind: played while others are learned
+    # Groups whose rewards do not differ are not learned from, and others are played in their place,
+    # in at most so many batches (DAPO's dynamic sampling).
+    filter_groups: bool = False
+    max_num_gen_batches: int = Field(10, ge=1)
+
+    @model_validator(mode="after")
+    def _groups(self) -> Self:
+        if self.filter_groups and self.group < 2:
+            raise ValueError("filter_groups compares the games of a group: set group to 2 or more")
+        return self
+
+
+class GateConfig(Section):
+    """Tasks pooled by mean reward; what is too easy or too hard is met less often."""
+
+    enabled: bool = False
+    easy_threshold: float = 0.9
+    hard_threshold: float = 0.1
+    easy_fraction: float = Field(0.1, ge=0, le=1)  # share of an easy task's turns that it keeps
+    hard_fraction: float = Field(0.1, ge=0, le=1)
+    decay: float = Field(0.9, ge=0, lt=1)  # of the mean, per game
+    least: int = Field(4, ge=1)  # games on a task before it is pooled
+
+    @model_validator(mode="after")
+    def _thresholds(self) -> Self:
+        if self.hard_threshold >= self.easy_threshold:
+            raise ValueError(
+                f"hard_threshold ({self.hard_threshold}) must be below easy_threshold "
+                f"({self.easy_threshold})"
+            )
+        return self
+
+
+class TasksConfig(Section):
+    """Where tasks come from, for games that do not make their own."""
+
+    source: str | None = None  # a JSONL file, a saved dataset folder, a hub name, or `shipped`
+    split: str = "train"
+    limit: int | None = Field(None, ge=1)
+    holdout: float = Field(0.0, ge=0, lt=1)  # share that is never learned from, only measured on
+    gate: GateConfig = Field(default_factory=GateConfig)
