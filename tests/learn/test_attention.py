@@ -41,7 +41,7 @@ def masked(model: Any, batch: Batch, lengths: list[int]) -> Tensor:
     width = batch.ids_RT.shape[1]
     mask = torch.tensor([[1] * n + [0] * (width - n) for n in lengths])
     read = model.get_decoder()(input_ids=batch.ids_RT, attention_mask=mask, use_cache=False)
-    return read.last_hidden_state[batch.row_N, batch.place_N]
+    return read.last_hidden_state[batch.row_N, batch.position_N]
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

@@ -22,7 +22,7 @@ def test_collate_by_hand():
     batch = collate([sample([7, 8, 9], 1), sample([7, 8, 5, 6], 2, -2.0)], pad=0, device="cpu")
     assert batch.ids_RT.tolist() == [[7, 8, 0], [7, 8, 5]]
     assert batch.row_N.tolist() == [0, 1, 1]
-    assert batch.place_N.tolist() == [1, 1, 2]
+    assert batch.position_N.tolist() == [1, 1, 2]
     assert batch.target_N.tolist() == [9, 5, 6]
     assert batch.advantage_N.tolist() == [1.0, -2.0, -2.0]
     assert batch.logprob_N.tolist() == [-9.0, -5.0, -6.0]
@@ -40,7 +40,7 @@ def test_samples_that_differ_in_their_last_token_share_a_row():
 def test_a_mask_with_holes_scores_only_what_was_said():
     holes = Sample("main", [1, 2, 3, 4, 5], [0, 1, 0, 0, 1], [0, 3.0, 0, 0, 4.0], [0, -1, 0, 0, -2])
     batch = collate([holes], pad=0, device="cpu")
-    assert batch.place_N.tolist() == [0, 3]
+    assert batch.position_N.tolist() == [0, 3]
     assert batch.target_N.tolist() == [2, 5]
     assert batch.advantage_N.tolist() == [3.0, 4.0]
 

@@ -128,7 +128,7 @@ def test_a_shared_prompt_by_hand():
     assert batch.packed.piece_RT.tolist() == [[0, 0, 0, 1, 2, 2], [3, 3, 3, 4, -1, -1]]
     assert batch.packed.before_RT.tolist() == [[0, 0, 0, 0, 0, 0], [3, 3, 3, 3, -1, -1]]
     assert batch.row_N.tolist() == [0, 0, 0, 0, 0, 1, 1]
-    assert batch.place_N.tolist() == [2, 3, 2, 4, 5, 2, 3]
+    assert batch.position_N.tolist() == [2, 3, 2, 4, 5, 2, 3]
     assert batch.target_N.tolist() == [10, 11, 20, 21, 22, 30, 31]
 
 
@@ -169,7 +169,7 @@ def test_packing_by_hand(monkeypatch):
     assert batch.ids_RT.tolist() == [[7, 8, 9, 10, 11, 12], [4, 5, 6, 3, 4, 0]]
     assert batch.packed.position_RT.tolist() == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 1, 0]]
     assert batch.row_N.tolist() == [0] * 6 + [1] * 5
-    assert batch.place_N.tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4]
+    assert batch.position_N.tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4]
 
 
 def test_nothing_is_lost_and_budget_and_number_hold():

@@ -62,8 +62,8 @@ def test_gradients_of_a_shared_position_are_summed_in_one_order(two_threads: Non
     shape = (*batch.ids_RT.shape, 192)
     hidden = torch.randn(shape, requires_grad=True)
     upstream = torch.randn(len(batch.row_N), 192)
-    assert torch.equal(at_tokens(hidden, batch), hidden[batch.row_N, batch.place_N])
-    shared = batch.row_N * shape[1] + batch.place_N
+    assert torch.equal(at_tokens(hidden, batch), hidden[batch.row_N, batch.position_N])
+    shared = batch.row_N * shape[1] + batch.position_N
     assert len(shared.unique()) < len(shared) / 2
     seen = set()
     for _ in range(40):
