@@ -25,7 +25,7 @@ def gradients(samples: list, config: LearnConfig) -> tuple[list[torch.Tensor], i
     with policies.using("main") as model:
         norm = model.get_decoder().layers[0].input_layernorm
     norm.register_forward_hook(lambda *_: calls.append(1))
-    with learner._chance(0):
+    with learner._dropout(0):
         learner._accumulate("main", samples)
     found = [p.grad for p in policies.parameters("main").values() if p.grad is not None]
     with policies.using("main") as model:
