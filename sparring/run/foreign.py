@@ -19,10 +19,6 @@ def _when(key: str, yes: Any, no: Any = None) -> Said:
     return lambda value: {key: yes} if value else ({} if no is None else {key: no})
 
 
-def _equals(wanted: Any, keys: dict[str, Any]) -> Said:
-    return lambda value: keys if value == wanted else {}
-
-
 LOSS_TYPES = {
     "cispo": {"learn.loss_mode": "cispo", "learn.aggregation": "dapo"},
     "sapo": {"learn.loss_mode": "sapo", "learn.aggregation": "grpo"},
@@ -44,8 +40,12 @@ KEYS: dict[str, Said] = {
     "training_args.epsilon_high": _same("learn.clip_high"),
     "training_args.delta": _same("learn.ratio_cap"),
     "training_args.loss_type": lambda value: LOSS_TYPES.get(value, {"learn.aggregation": value}),
-    "training_args.importance_sampling_level": _equals("sequence", {"learn.loss_mode": "gspo"}),
-    "training_args.scale_rewards": _same("credit.scale_rewards"),
+    "training_args.importance_sampling_level": lambda value: {
+        "learn.loss_mode": "gspo" if value == "sequence" else "vanilla"
+    },
+    "training_args.scale_rewards": lambda value: {
+        "credit.scale_rewards": {True: "group", False: "none"}.get(value, value)
+    },
     "training_args.off_policy_mask_threshold": _same("learn.off_policy_mask_threshold"),
     "training_args.vllm_importance_sampling_mode": _same("learn.importance_sampling_mode"),
     "training_args.vllm_importance_sampling_clip_min": _same("learn.importance_sampling_clip_min"),
