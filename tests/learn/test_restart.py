@@ -45,7 +45,9 @@ def test_each_restart_begins_the_schedule_of_the_learning_rate_anew(
     )  # fmt: skip
     learner = Learner(make_policies("lora"), ["main"], config)
     rates: list[float] = []
-    monkeypatch.setattr(learner, "_step", lambda name, lr: rates.append(lr) or 1.0)
+    monkeypatch.setattr(
+        learner, "_step", lambda name, lr, refused: rates.append(lr) or torch.tensor(1.0)
+    )
     for iteration in range(5):
         learner.fit(make_samples(8, seed=iteration), iteration, 5)
     of_one = [0.5 * 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
