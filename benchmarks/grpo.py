@@ -80,7 +80,7 @@ def _ours(args: argparse.Namespace, device: str, dtype: str) -> Steps:
     policies = load_policies(args.policy, config, device=device, dtype=dtype)
     learner = Learner(policies, [MAIN], config, max_tokens=args.tokens)
     engine = TransformersEngine(policies, max_batch=args.prompts * args.generations)
-    game, credit = OneReply(), GroupRelative(scale=True)
+    game, credit = OneReply(), GroupRelative(scale="group")
     gc.freeze()  # as the loop of a run does
     seconds = []
     for step in range(args.steps + 1):

@@ -115,6 +115,12 @@ LEARN: dict[str, tuple[str, str, bool]] = {
         False,
     ),
     "stopped": ("Epochs cut short", "Whether it had moved far enough to stop.", False),
+    "importance_weight": (
+        "Importance weights",
+        "Mean weight of a token for being sampled with other probabilities than the learner's.",
+        False,
+    ),
+    "masked_rate": ("Masked tokens", "Share of tokens left out for the same reason.", True),
     "clip_rate": (
         "Clipped updates",
         "Share of tokens held back because the policy had moved far enough.",
