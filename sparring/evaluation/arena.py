@@ -48,8 +48,11 @@ async def match(
     *,
     sampling: Sampling,
     seed: int = 0,
+    own: Sequence[str] = (),
 ) -> tuple[Score, list[Episode]]:
-    """`games` games of `policy` against `opponent`, changing seats from one to the next."""
+    """`games` games of `policy` against `opponent`, changing seats from one to the next; or always
+    in seats of its own."""
+    mine = [own or (game.seats[i % len(game.seats)],) for i in range(games)]
     jobs = [
         Job(
             id=f"{policy}-{opponent}-{i}",
@@ -57,12 +60,12 @@ async def match(
             game=game,
             task=game.match_task(derive(seed, "match", i)),
             seed=derive(seed, "match", i, opponent),
-            seating=seated(game.seats, i, policy, opponent),
+            seating={seat: policy if seat in mine[i] else opponent for seat in game.seats},
         )
         for i in range(games)
     ]
     episodes = await collect(jobs, speak, sampling=sampling)
-    return score(episodes, [game.seats[i % len(game.seats)] for i in range(games)]), episodes
+    return score(episodes, [seats[0] for seats in mine]), episodes
 
 
 def seated(seats: Sequence[str], index: int, policy: str, opponent: str) -> dict[str, str]:

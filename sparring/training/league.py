@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sparring.core.collect import Job, collect
 from sparring.core.game import Game
 from sparring.core.table import Speak
 from sparring.core.types import Sampling, derive
-from sparring.evaluation.arena import Score, match, score
+from sparring.evaluation.arena import match
 from sparring.evaluation.population import Population
 from sparring.evaluation.ratings import Result
 from sparring.run.rundir import write_whole
@@ -35,48 +34,15 @@ async def measure(
         for game_name, game in games.items():
             if len(game.seats) < 2:
                 continue
-            result = await _match(
-                opponents,
-                game_name,
-                game,
-                speak,
-                (name, other),
-                sampling,
-                derive(seed, name, other),
-            )
+            own = opponents.own(game.seats)
+            apart = len(set(own.values())) > 1  # then seats are their owners', not taken in turn
+            result, _ = await match(
+                game_name, game, speak, name, other, opponents.config.matches, sampling=sampling,
+                seed=derive(seed, name, other),
+                own=[seat for seat in game.seats if own[seat] == owner(name)] if apart else (),
+            )  # fmt: skip
             wins, draws, losses = wins + result.wins, draws + result.draws, losses + result.losses
         opponents.results.append(Result(name, other, wins, draws, losses))
-
-
-async def _match(
-    opponents: Opponents,
-    game_name: str,
-    game: Game,
-    speak: Speak,
-    pair: tuple[str, str],
-    sampling: Sampling,
-    seed: int,
-) -> Score:
-    """Seats are taken in turn where one policy plays them all, and are their owners' otherwise."""
-    count = opponents.config.matches
-    own = opponents.own(game.seats)
-    if len(set(own.values())) == 1:
-        played, _ = await match(game_name, game, speak, *pair, count, sampling=sampling, seed=seed)
-        return played
-    mine = next(seat for seat in game.seats if own[seat] == owner(pair[0]))
-    seating = {seat: pair[0] if own[seat] == owner(pair[0]) else pair[1] for seat in game.seats}
-    jobs = [
-        Job(
-            id=f"{pair[0]}-{pair[1]}-{i}",
-            name=game_name,
-            game=game,
-            task=game.match_task(derive(seed, "match", i)),
-            seed=derive(seed, "match", i, pair[1]),
-            seating=seating,
-        )
-        for i in range(count)
-    ]
-    return score(await collect(jobs, speak, sampling=sampling), [mine] * count)
 
 
 def write_population(opponents: Opponents, run: Path, iteration: int) -> None:
