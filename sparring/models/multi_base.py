@@ -22,7 +22,7 @@ class ManyPolicies(Policies):
         self.bases, self.stands = bases, dict(stands)
         self.first = next(iter(bases.values()))
         self.tokenizer, self.device = self.first.tokenizer, self.first.device
-        limits = [getattr(p.config, "max_position_embeddings", None) for p in bases.values()]
+        limits = [p.context for p in bases.values()]
         self.config = SimpleNamespace(
             max_position_embeddings=min((n for n in limits if n is not None), default=None)
         )

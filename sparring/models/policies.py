@@ -39,6 +39,11 @@ class Policies(ABC):
         self.device = model.device
         self._versions: dict[str, int] = {BASE: 0}
 
+    @property
+    def context(self) -> int | None:
+        """The most tokens that a sequence may have, where the model says so."""
+        return getattr(self.config, "max_position_embeddings", None)
+
     def names(self) -> list[str]:
         return list(self._versions)
 

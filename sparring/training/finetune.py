@@ -75,7 +75,7 @@ def finetune(
     facts["sha256"] = digest([asdict(one) for one in demonstrations])
 
     def make(learner: Learner) -> Sequence[Lesson]:
-        limit = getattr(learner.policies.config, "max_position_embeddings", None)
+        limit = learner.policies.context
         samples = to_samples(Chat(learner.policies.tokenizer), demonstrations, name, limit)
         if not samples:
             raise ConfigError(f"every demonstration is longer than the model's {limit} tokens")

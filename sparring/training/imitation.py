@@ -86,7 +86,7 @@ def _lessons(
 
     policies = parts.learner.policies.home(name)
     chat = Chat(policies.tokenizer)
-    limit = getattr(policies.config, "max_position_embeddings", None)
+    limit = policies.context
     if kind == "demonstrations":
         samples = as_samples(chat, read_demonstrations(source), name, limit)
     else:

@@ -89,7 +89,7 @@ def fit_preferences(
     facts["sha256"] = digest([p.as_json() for p in preferences])
 
     def make(learner: Learner) -> Sequence[Lesson]:
-        limit = getattr(learner.policies.config, "max_position_embeddings", None)
+        limit = learner.policies.context
         chat = Chat(learner.policies.tokenizer)
         pairs = [to_pair(chat, p) for p in preferences]
         fit = [p for p in pairs if limit is None or max(len(s.ids) for s in members(p)) <= limit]
