@@ -264,9 +264,10 @@ def test_the_keyboard_alone_opens_and_steps_a_game(page: Any, address: str) -> N
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector(f".controls button[aria-current]:text-is('{len(steps) - 2}')")
     first = page.url.split("?")[0]
+    page.wait_for_selector("header.game-head:not([aria-busy])")
     page.keyboard.press("n")
     page.wait_for_function(f"() => !location.href.startsWith({first!r})")
-    page.wait_for_selector(".controls")
+    page.wait_for_selector("header.game-head:not([aria-busy])")
     page.keyboard.press("p")
     page.wait_for_function(f"() => location.href.startsWith({first!r})")
     page.keyboard.press("Escape")

@@ -20,7 +20,7 @@ const Prompt = ({ turn, exact }) => {
   return html`<pre class="saw">${cut ? `…${text.slice(-LONG)}` : text}</pre>${cut && html`<button class="plain" onClick=${() => setAll(true)}>Show all ${number(text.length)} characters</button>`}`;
 };
 
-const Turn = ({ turn, index, current, by, exact, onPick }) => {
+const Turn = ({ turn, index, current, by, exact, pending, onPick }) => {
   const likely = turn.tokens.length && turn.tokens.every((token) => token.logprob !== null)
     ? Math.exp(turn.tokens.reduce((sum, token) => sum + token.logprob, 0)) : null;
   const facts = [
@@ -31,7 +31,7 @@ const Turn = ({ turn, index, current, by, exact, onPick }) => {
   return html`<article class=${`turn${current ? " current" : ""}`} id=${`turn-${index}`}>
     <button class="plain about" onClick=${onPick}>${facts}</button>
     <h5>Saw</h5><${Prompt} turn=${turn} exact=${exact} />
-    <h5>Said</h5>${turn.tokens.length ? html`<${Tokens} turn=${turn} by=${by} />`
+    <h5>Said</h5>${turn.tokens.length && !(pending && turn.tokens[0].text === null) ? html`<${Tokens} turn=${turn} by=${by} />`
       : html`<pre class="tokens">${turn.text || "Nothing."}</pre>`}</article>`;
 };
 
@@ -65,14 +65,14 @@ export const Details = ({ game }) => html`${game.verdicts.length > 0 && html`<se
 
 export const Conversation = ({ game, at, by, exact, onTurn }) => html`<div class="views" style=${`--seats:${game.seats.length}`}>${game.seats.map((seat) => html`<section class=${`view ${seat.colour}`} aria-label=${seat.name}>
   <h3><b>${seat.name}</b> ${seat.policy} ${seat.reward !== null && seat.reward !== undefined && html`<span class="reward">${signed(seat.reward)}</span>`}</h3>
-  ${game.turns.map((turn, i) => turn.seat === seat.seat && html`<${Turn} turn=${turn} index=${i} current=${at === i} by=${by} exact=${exact} onPick=${() => onTurn(i)} />`)}
+  ${game.turns.map((turn, i) => turn.seat === seat.seat && html`<${Turn} turn=${turn} index=${i} current=${at === i} by=${by} exact=${exact} pending=${game.pending} onPick=${() => onTurn(i)} />`)}
   ${game.turns.every((turn) => turn.seat !== seat.seat) && html`<p class="empty">Did not speak.</p>`}</section>`)}</div>`;
 
 export const Game = ({ run, file, number: which }) => {
   const [query, change] = useQuery();
   const filters = filtersOf(query);
   const address = `/api/runs/${run}/games/${file}/${which}`;
-  const { data: game, error, reload } = useJson(`${address}${filters && `?${filters}`}`);
+  const { data: game, error, fresh, reload } = useJson(`${address}${filters && `?${filters}`}`);
   useEffect(() => {
     if (!game?.pending) return undefined;
     const timer = setTimeout(reload, 1000);
@@ -83,14 +83,14 @@ export const Game = ({ run, file, number: which }) => {
   const by = query.colour || "probability";
   const exact = query.prompt === "exact";
   const onStep = (i) => change({ step: Math.max(0, Math.min(most, i)) }, { replace: true });
-  const other = (where) => () => { const to = game?.neighbours[where]; if (to) go(`/run/${run}/games/${to.file}/${to.number}?${new URLSearchParams({ ...Object.fromEntries(new URLSearchParams(filters)), ...(query.colour && { colour: by }), ...(exact && { prompt: "exact" }) })}`); };
+  const other = (where) => () => { const to = fresh && game.neighbours[where]; if (to) go(`/run/${run}/games/${to.file}/${to.number}?${new URLSearchParams({ ...Object.fromEntries(new URLSearchParams(filters)), ...(query.colour && { colour: by }), ...(exact && { prompt: "exact" }) })}`); };
   const list = () => go(`/run/${run}/games${filters && `?${filters}`}`);
   useKeys({ ArrowLeft: () => onStep(step - 1), ArrowRight: () => onStep(step + 1), n: other("after"), p: other("before"), Escape: list });
   useTitle(game ? `${game.title}, ${game.ending.words}` : "Game");
   if (!game) return html`<${Waiting} error=${error} />`;
   const current = game.frames.length ? game.frames[step].turn : step;
   const onTurn = (i) => onStep(game.frames.length ? game.frames.findIndex((frame) => frame.turn === i) : i);
-  return html`<header class="page game-head"><p class="tag">${/^\d+$/.test(file) ? `Iteration ${number(Number(file))}` : "Evaluation"}, game ${number(which + 1)}</p>
+  return html`<header class="page game-head" aria-busy=${fresh ? undefined : "true"}><p class="tag">${/^\d+$/.test(file) ? `Iteration ${number(Number(file))}` : "Evaluation"}, game ${number(which + 1)}</p>
       <h1>${game.title}</h1><p class=${`ended ${game.ending.kind}`}>${game.ending.words}</p></header>
     <nav class="pages" aria-label="Games"><button disabled=${!game.neighbours.before} onClick=${other("before")}>← Previous <kbd>p</kbd></button>
       <${Link} to=${`/run/${run}/games${filters && `?${filters}`}`}>All ${filters ? "filtered " : ""}games<//>
