@@ -46,6 +46,9 @@ class ManyPolicies(Policies):
     def set_version(self, name: str, version: int) -> None:
         self.home(name).set_version(name, version)
 
+    def revision(self, name: str) -> tuple[int, int]:
+        return self.home(name).revision(name)
+
     def using(self, name: str) -> AbstractContextManager[Any]:
         return self.home(name).using(name)
 

@@ -38,6 +38,7 @@ class Policies(ABC):
         self.config = model.config
         self.device = model.device
         self._versions: dict[str, int] = {BASE: 0}
+        self._loads = 0  # how often weights were put in from elsewhere
 
     @property
     def context(self) -> int | None:
@@ -58,6 +59,10 @@ class Policies(ABC):
     def set_version(self, name: str, version: int) -> None:
         self._versions[name] = version
 
+    def revision(self, name: str) -> tuple[int, int]:
+        """Another one whenever weights may have moved: what was computed before is not theirs."""
+        return self.version(name), self._loads
+
     def check(self, name: str) -> None:
         if name not in self._versions:
             raise ValueError(f"there is no policy {name!r}; there are: {', '.join(self._versions)}")
@@ -66,6 +71,7 @@ class Policies(ABC):
         self.check(source)
         if name in self._versions:
             raise ValueError(f"there is a policy {name!r} already; remove it first")
+        self._loads += 1  # a policy of this name may have been here before
 
     def check_removable(self, name: str) -> None:
         self.check(name)
@@ -113,6 +119,7 @@ class Policies(ABC):
                     f"these weights belong to another model: {key} is "
                     f"{tuple(state[key].shape)} there and {tuple(parameter.shape)} here"
                 )
+        self._loads += 1
         with torch.no_grad():
             for key, parameter in mine.items():
                 parameter.copy_(state[key])
@@ -282,6 +289,7 @@ class LoraPolicies(Policies):
 
     def adopt(self, name: str, state: dict[str, Tensor]) -> None:
         """Weights in peft's own naming."""
+        self._loads += 1
         set_peft_model_state_dict(self._peft, state, adapter_name=slot_name(name))
 
 

@@ -30,7 +30,7 @@ def test_learning_waits_for_a_batch_whose_requests_were_cancelled(
 ) -> None:
     engine = TransformersEngine(make_policies("full"))
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
-    real = engine._fitted
+    real = engine._round
 
     def slow(batch: Any) -> Any:
         begun.set()
@@ -39,7 +39,7 @@ def test_learning_waits_for_a_batch_whose_requests_were_cancelled(
         ended.set()
         return turns
 
-    monkeypatch.setattr(engine, "_fitted", slow)
+    monkeypatch.setattr(engine, "_round", slow)
 
     async def play() -> None:
         speaking = asyncio.ensure_future(engine.act(ask("one", 1)))
@@ -53,7 +53,8 @@ def test_learning_waits_for_a_batch_whose_requests_were_cancelled(
         asyncio.get_running_loop().call_later(0.05, go_on.set)
         async with engine.learning():
             assert ended.is_set()
-            assert not engine._queue and not engine._kept.blocks
+            assert not engine._queue and not any(r.busy for r in engine._all_runners())
+            assert all(r.cache.available == r.cache.size - 1 for r in engine._all_runners())
 
     asyncio.run(play())
 

@@ -7,18 +7,19 @@ the learner moves is what speaks next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sparring.engines.local.families import FAMILIES, Family, Rope, unsupported_family, window_of
 from sparring.models.logits import LogitShape, logit_shape
 
-FAMILIES = ("llama", "qwen2", "qwen3")
-Cache = tuple[Tensor, Tensor]  # keys and values of one layer, each slots × heads × places × width
+Cache = tuple[Tensor, Tensor]  # keys and values of one layer, each heads × blocks × BLOCK × width
 
 
 def unsupported(model: Any) -> str:
@@ -26,17 +27,7 @@ def unsupported(model: Any) -> str:
     config = model.config
     if any(type(weight.data).__name__ == "DTensor" for weight in model.parameters()):
         return "its weights are spread over several processes"
-    if config.model_type not in FAMILIES:
-        return f"{config.model_type} is not one of {', '.join(FAMILIES)}"
-    if logit_shape(config) != LogitShape():
-        return "it scales its logits"
-    if config.hidden_act != "silu" or getattr(config, "mlp_bias", False):
-        return "its MLP is not the usual one"
-    if getattr(config, "use_sliding_window", False):
-        return "it attends through a sliding window"
-    if config.rope_parameters.get("rope_type", "default") not in ("default", "linear", "llama3"):
-        return "its rotary embedding depends on the length"
-    return ""
+    return unsupported_family(config)
 
 
 def cache_shape(config: Any) -> tuple[int, int, int]:
@@ -46,65 +37,50 @@ def cache_shape(config: Any) -> tuple[int, int, int]:
 
 
 def has_adapters(model: Any) -> bool:
-    return hasattr(model.get_decoder().layers[0].self_attn.q_proj, "lora_A")
-
-
-# Who speaks: one policy for all rows, one for each, or the rows of each.
-Who = int | Tensor | list[tuple[int, Tensor]]
-Stack = tuple[Tensor, Tensor]  # down A×R×I and up A×O×R: A policies, R ranks, I inputs, O outputs
+    attention = model.get_decoder().layers[0].self_attn
+    return hasattr(getattr(attention, "qkv_proj", None) or attention.q_proj, "lora_A")
 
 
 @dataclass
 class Linear:
-    """One matrix for several of the model's, and the low-rank corrections of whoever speaks."""
+    """One matrix for several of the model's, and the low-rank corrections of the adapters in play:
+    R ranks, O outputs, I inputs."""
 
     modules: list[Any]
     weight: Tensor
     bias: Tensor | None
-    stack: Stack | None = None
-    # By how many policies they hold. They stay where they are: captured graphs look there.
-    stacks: dict[int, Stack] = field(default_factory=dict)
+    # Down and up of each. They stay where they are in memory: captured graphs look there.
+    adapters: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
-    def __call__(self, x_NI: Tensor, who: Who) -> Tensor:
-        y = F.linear(x_NI, self.weight, self.bias)
-        if self.stack is None:
-            return y
-        down_ARI, up_AOR = self.stack
-        x = x_NI.to(down_ARI.dtype)
-        if isinstance(who, int):
-            low = F.linear(F.linear(x, down_ARI[who]), up_AOR[who])
-        elif isinstance(who, list):
-            low = torch.zeros_like(y, dtype=x.dtype)
-            for a, rows in who:
-                low[rows] = F.linear(F.linear(x[rows], down_ARI[a]), up_AOR[a])
-        else:
-            low = torch.bmm(down_ARI[who], x[:, :, None])
-            low = torch.bmm(up_AOR[who], low)[:, :, 0]
-        return (y + low).to(y.dtype)
+    def __call__(self, x_NI: Tensor, adapter_N: Tensor | None) -> Tensor:
+        y_NO = F.linear(x_NI, self.weight, self.bias)
+        if not self.adapters or adapter_N is None:
+            return y_NO
+        x_NI, total_NO = x_NI.to(self.adapters[0][0].dtype), y_NO
+        # One after another, though together were fewer products: their shapes do not depend on how
+        # many there are, and what another adapter adds is zero exactly, so it moves no bit.
+        for number, (down_RI, up_OR) in enumerate(self.adapters):
+            low_NR = F.linear(x_NI, down_RI) * (adapter_N == number)[:, None]
+            total_NO = total_NO + F.linear(low_NR, up_OR)
+        return total_NO.to(y_NO.dtype)
 
-    def seat(self, slots: Sequence[str | None]) -> None:
-        """Lay the adapters of these policies side by side; None stands for the bare model."""
-        if all(slot is None for slot in slots):
-            self.stack = None
-            return
-        downs, ups = [], []
-        for slot in slots:
-            pieces = [_adapter(module, slot) for module in self.modules]
-            downs.append(torch.cat([down for down, _ in pieces]))
-            ups.append(torch.block_diag(*[up for _, up in pieces]))
-        fresh = torch.stack(downs), torch.stack(ups)
-        self.stack = self.stacks.setdefault(len(slots), fresh)
-        for kept, new in zip(self.stack, fresh, strict=True):
-            kept.copy_(new)
+    def set_adapters(self, names: Sequence[str]) -> None:
+        """Copy the adapters with these names of peft's to where they are computed from."""
+        del self.adapters[len(names) :]
+        for number, name in enumerate(names):
+            pieces = [_adapter(module, name) for module in self.modules]
+            new = (
+                torch.cat([down for down, _ in pieces]),
+                torch.block_diag(*[up for _, up in pieces]),
+            )
+            if number == len(self.adapters):
+                self.adapters.append(new)
+            for kept, fresh in zip(self.adapters[number], new, strict=True):
+                kept.copy_(fresh)
 
 
-def _adapter(module: Any, slot: str | None) -> tuple[Tensor, Tensor]:
-    some = next(iter(module.lora_A.values())).weight
-    if slot is None:
-        out = module.base_layer.weight.shape[0]
-        return some.new_zeros(some.shape), some.new_zeros(out, len(some))
-    up = module.lora_B[slot].weight
-    return module.lora_A[slot].weight, up * module.scaling[slot]
+def _adapter(module: Any, name: str) -> tuple[Tensor, Tensor]:
+    return module.lora_A[name].weight, module.lora_B[name].weight * module.scaling[name]
 
 
 def _fuse(modules: list[Any]) -> Linear:
@@ -129,13 +105,21 @@ def _bias(linear: Any) -> Tensor | None:
 
 @dataclass
 class Layer:
-    norm_in: Tensor
+    """Norms that a family does not have are None."""
+
+    norm_in: Tensor | None
     qkv: Linear
     out: Linear
-    norm_mid: Tensor
+    norm_after_attention: Tensor | None
+    norm_mid: Tensor | None
     gate_up: Linear
     down: Linear
-    head_norms: tuple[Tensor, Tensor] | None
+    norm_after_mlp: Tensor | None
+    head_norms: tuple[Tensor, Tensor] | None  # of each query and key
+    wide_norms: tuple[Tensor, Tensor] | None  # of all queries and all keys of a token together
+    rope: Rope | None
+    window: int  # positions that attention looks back on; 0: all
+    norm: int  # how norms round, and whether 1 is added to their weights
 
     @property
     def linears(self) -> tuple[Linear, ...]:
@@ -148,30 +132,37 @@ class Decoder:
 
     layers: list[Layer]
     embedding: Tensor
+    embedding_scale: float
     norm_out: Tensor
     head: Tensor
-    rope: tuple[Tensor, Tensor]
+    logits: LogitShape
     limit: int  # the longest sequence
     eps: float
+    scale: float  # of attention scores
+    gelu: bool
     lora: bool
-    graphs: dict[Any, Any] = field(default_factory=dict)
+    shape: tuple[int, int, int]  # layers, key heads, their width
 
     @classmethod
-    def of(cls, model: Any, limit: int, spare: int = 0) -> Decoder:
-        """`limit` is the longest sequence to be spoken; `spare` are positions after it, which a
-        batch may step on with rows that have ended."""
-        body = model.get_decoder()
-        at = torch.arange(limit + spare, device=model.device)[None]
-        cos, sin = body.rotary_emb(body.embed_tokens.weight[:1, None], at)
+    def of(cls, model: Any) -> Decoder:
+        body, config = model.get_decoder(), model.config.get_text_config()
+        family = FAMILIES[config.model_type]
+        limit = config.max_position_embeddings
+        ropes = family.ropes(body, limit)
+        _, _, width = shape = cache_shape(config)
         return cls(
-            layers=[_layer(layer) for layer in body.layers],
+            layers=[_layer(layer, family, ropes, config) for layer in body.layers],
             embedding=body.embed_tokens.weight.data,
+            embedding_scale=float(getattr(body.embed_tokens, "scalar_embed_scale", 1.0)),
             norm_out=body.norm.weight.data,
             head=model.get_output_embeddings().weight.data,
-            rope=(cos[0].contiguous(), sin[0].contiguous()),
+            logits=logit_shape(config),
             limit=limit,
-            eps=model.config.rms_norm_eps,
+            eps=config.rms_norm_eps,
+            scale=(getattr(config, "query_pre_attn_scalar", None) or width) ** -0.5,
+            gelu=family.gelu,
             lora=has_adapters(model),
+            shape=shape,
         )
 
     def is_of(self, model: Any) -> bool:
@@ -186,48 +177,77 @@ class Decoder:
         ]
         return all(mine.data_ptr() == theirs.data_ptr() for mine, theirs in own)
 
-    def check_length(self, needed: int) -> None:
-        """Kernels do not look where the rotary table ends: what lies there would be read."""
-        if needed > self.limit:
-            raise ValueError(
-                f"a prompt and its reply need {needed} positions, and the model has {self.limit}"
-            )
-
-    def seat(self, slots: Sequence[str | None]) -> None:
+    def set_adapters(self, names: Sequence[str]) -> None:
         for layer in self.layers:
             for linear in layer.linears:
-                linear.seat(slots)
+                linear.set_adapters(names)
 
     def hidden(
         self,
         ids_N: Tensor,
-        who: Who,
+        adapter_N: Tensor | None,
         kit: Any,
-        attend: Callable[[int, Tensor], Tensor],
+        caches: Sequence[Cache],
+        pages: Any,
     ) -> Tensor:
-        """The last hidden state of every token. `kit` has the pieces, and `attend` makes of a
-        layer's queries, keys and values what its tokens see."""
-        x = F.embedding(ids_N, self.embedding)
+        """The last hidden state of every token; `kit` has the pieces, and keys and values are left
+        in the caches."""
+        x_NH = F.embedding(ids_N, self.embedding)
+        if self.embedding_scale != 1:
+            x_NH = x_NH * torch.tensor(self.embedding_scale, dtype=x_NH.dtype)
         delta: Tensor | None = None
-        for i, layer in enumerate(self.layers):
-            qkv = layer.qkv(kit.add_norm(x, delta, layer.norm_in, self.eps), who)
-            delta = layer.out(attend(i, qkv), who)
-            both = layer.gate_up(kit.add_norm(x, delta, layer.norm_mid, self.eps), who)
-            delta = layer.down(kit.silu_times(both), who)
-        return kit.add_norm(x, delta, self.norm_out, self.eps)
+        after: Tensor | None = None
+        for layer, cache in zip(self.layers, caches, strict=True):
+            add_norm = partial(kit.add_norm, eps=self.eps, norm=layer.norm)
+            qkv_NX = layer.qkv(add_norm(x_NH, delta, after, layer.norm_in), adapter_N)
+            if layer.wide_norms is not None:
+                _norm_wide(qkv_NX, layer, self.shape, add_norm)
+            q_NQD = kit.rotate(qkv_NX, layer, cache, pages, self.eps)
+            delta = layer.out(kit.attend(q_NQD, layer, cache, pages, self.scale), adapter_N)
+            mid = add_norm(x_NH, delta, layer.norm_after_attention, layer.norm_mid)
+            delta = layer.down(kit.gate(layer.gate_up(mid, adapter_N), self.gelu), adapter_N)
+            after = layer.norm_after_mlp
+        return kit.add_norm(x_NH, delta, after, self.norm_out, self.eps, self.layers[0].norm)
 
 
-def _layer(layer: Any) -> Layer:
+def _norm_wide(qkv_NX: Tensor, layer: Layer, shape: tuple[int, int, int], add_norm: Any) -> None:
+    assert layer.wide_norms is not None
+    start = 0
+    for weight in layer.wide_norms:
+        part = qkv_NX[:, start : start + len(weight)]
+        part.copy_(add_norm(part, None, None, weight))
+        start += len(weight)
+
+
+def _weight(owner: Any, name: str) -> Tensor | None:
+    module = getattr(owner, name, None)
+    return None if module is None else module.weight.data
+
+
+def _layer(layer: Any, family: Family, ropes: Any, config: Any) -> Layer:
     attention, mlp = layer.self_attn, layer.mlp
     norms = None
     if hasattr(attention, "q_norm"):
         norms = (attention.q_norm.weight.data, attention.k_norm.weight.data)
+    if hasattr(attention, "qkv_proj"):
+        qkv, gate_up = [attention.qkv_proj], [mlp.gate_up_proj]
+    else:
+        qkv = [attention.q_proj, attention.k_proj, attention.v_proj]
+        gate_up = [mlp.gate_proj, mlp.up_proj]
+    post = family.post_norms
+    mid = "pre_feedforward_layernorm" if post else "post_attention_layernorm"
     return Layer(
-        norm_in=layer.input_layernorm.weight.data,
-        qkv=_fuse([attention.q_proj, attention.k_proj, attention.v_proj]),
+        norm_in=_weight(layer, "input_layernorm"),
+        qkv=_fuse(qkv),
         out=_fuse([attention.o_proj]),
-        norm_mid=layer.post_attention_layernorm.weight.data,
-        gate_up=_fuse([mlp.gate_proj, mlp.up_proj]),
+        norm_after_attention=_weight(layer, "post_attention_layernorm") if post else None,
+        norm_mid=_weight(layer, mid),
+        gate_up=_fuse(gate_up),
         down=_fuse([mlp.down_proj]),
-        head_norms=norms,
+        norm_after_mlp=_weight(layer, "post_feedforward_layernorm") if post else None,
+        head_norms=None if family.wide_norms else norms,
+        wide_norms=norms if family.wide_norms else None,
+        rope=family.rope_of(attention, ropes),
+        window=window_of(attention, config),
+        norm=family.norm,
     )

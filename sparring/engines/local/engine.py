@@ -1,12 +1,10 @@
 """The embedded engine: generates with the learner's own weights, in its process.
 
-Games await; this engine forms batches from whoever is waiting. In lockstep (the default) a batch
-is formed only when no game is busy elsewhere, so that the same run always forms the same batches
-and gives the same numbers; otherwise whoever waits when the device is free is served.
-
-Models of the Llama and Qwen families speak through captured graphs on a GPU (speaker.py) and step
-by step on a CPU (eager.py), and read of a conversation that goes on only what is new; all others
-speak through transformers' own forward pass (generate.py).
+Games await; requests are admitted between two chunks of decode steps, whoever they belong to.
+Models of the families in families.py are computed over a paged cache (runner.py), where a row's
+numbers do not depend on who shares its pass. All others go through transformers' own forward pass
+(generate.py), whose numbers do: for those, batches are formed in lockstep, only when no game is
+busy elsewhere, so that the same run always forms the same batches.
 """
 
 from __future__ import annotations
@@ -22,18 +20,13 @@ from functools import cache, lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import torch
-
 from sparring.core.clock import Clock
 from sparring.core.errors import ConfigError
 from sparring.core.tree import Infoset
 from sparring.core.types import BASE, Request, Sampling, Turn, VoidGame
 from sparring.engines.engine import OwnEngine
-from sparring.engines.local.blocks import Kept
 from sparring.engines.local.decoder import has_adapters, unsupported
-from sparring.engines.local.eager import EagerSpeaker
-from sparring.engines.local.generate import Reply, end_ids, generate
-from sparring.engines.local.graphs import Speaker, speaker
+from sparring.engines.local.generate import PlainRunner, end_ids
 from sparring.engines.local.masking import Trie
 from sparring.engines.local.probabilities import (
     Readings,
@@ -41,16 +34,15 @@ from sparring.engines.local.probabilities import (
     token_readings,
 )
 from sparring.engines.local.rows import Row
-from sparring.engines.local.slots import Slots, out_of_memory
+from sparring.engines.local.runner import Runner
 from sparring.models.chat import Chat
 from sparring.models.compute_thread import bench
-from sparring.models.policies import LoraPolicies, Policies, slot_name
+from sparring.models.policies import Policies, slot_name
 
 log = logging.getLogger(__name__)
 
-Voice = Speaker | EagerSpeaker
+AnyRunner = Runner | PlainRunner
 
-_CPU_CACHE = 4 * 2**30  # bytes
 _QUIET_TICKS = 8  # turns of the event loop without a new request before a batch is formed
 
 
@@ -76,9 +68,10 @@ class TransformersEngine(OwnEngine):
         graphs: bool | None = None,
         cache_gb: float | None = None,
     ) -> None:
-        """`graphs`: speak through slots and captured graphs; None: wherever that can be done, and
-        without graphs on a CPU; False: never. `cache_gb`: for the keys and values of what is said;
-        None: a share of a GPU's free memory, and a fixed one of a CPU's."""
+        """`graphs`: compute with Triton's kernels over the paged cache, in captured steps on a GPU;
+        None: on a GPU, and in plain torch over the paged cache elsewhere; False: through
+        transformers' own forward pass. `cache_gb`: for keys and values; None: a share of a GPU's
+        free memory, and a fixed one of a CPU's."""
         self.policies = policies
         self.chat = Chat(policies.tokenizer)
         self.max_batch = max_batch
@@ -97,17 +90,14 @@ class TransformersEngine(OwnEngine):
         self._left: set[int] = set()  # who was there then and has not been served yet
         self._listeners: dict[int, Callable[[str], None]] = {}
         self._server: asyncio.Task[None] | None = None
-        self._running = False  # whether a batch is being generated
+        self._running = False  # whether a round is being computed
+        self._held = 0  # by those who move weights: nobody is admitted meanwhile
         shared = bench() if policies.device.type == "cpu" else None
         self._thread = shared or ThreadPoolExecutor(max_workers=1)
         self._graphs = graphs
-        self._slots: Slots | None = None
-        self._cache = None if cache_gb is None else int(cache_gb * 2**30)
-        # Half for what is being said, half for what is kept. Not by what is free: what is read
-        # anew decides the last digits.
-        self._kept = Kept((self._cache or _CPU_CACHE) // 2)
-        self._stale = False  # what is kept was said by weights that are gone
-        self._speakers: WeakKeyDictionary[Any, Voice | None] = WeakKeyDictionary()
+        self._cache_bytes = None if cache_gb is None else int(cache_gb * 2**30)
+        self._stale = False  # what is cached was computed with weights that are gone
+        self._runners: WeakKeyDictionary[Any, AnyRunner] = WeakKeyDictionary()
 
     async def act(self, request: Request) -> Turn:
         prompt_ids = self.chat.prompt_ids(request)
@@ -123,8 +113,7 @@ class TransformersEngine(OwnEngine):
         loop = asyncio.get_running_loop()
         waiting = _Waiting(request, prompt_ids, loop.create_future(), trie)
         self._queue.append(waiting)
-        if self._server is None or self._server.done():
-            self._server = loop.create_task(self._serve())
+        self._wake()
         return await waiting.future
 
     def _trie(self, request: Request) -> Trie | None:
@@ -138,26 +127,26 @@ class TransformersEngine(OwnEngine):
             )
         return self._tries(request.view.actions)
 
-    def listen(self, request: Request, hear: Callable[[str], None]) -> None:
-        """Tell `hear` the pieces of the reply to a request while it is spoken."""
-        self._listeners[id(request)] = hear
+    def listen(self, request: Request, on_text: Callable[[str], None]) -> None:
+        """Call `on_text` with the pieces of the reply to a request while it is generated."""
+        self._listeners[id(request)] = on_text
 
-    def _ear(self, request: Request) -> Callable[[int], None] | None:
-        hear = self._listeners.pop(id(request), None)
-        if hear is None:
+    def _on_token(self, request: Request) -> Callable[[int], None] | None:
+        on_text = self._listeners.pop(id(request), None)
+        if on_text is None:
             return None
         ids: list[int] = []
-        told = ""
+        sent = ""
 
-        def take(token: int) -> None:
-            nonlocal told
+        def on_token(token: int) -> None:
+            nonlocal sent
             ids.append(token)
             text = self.chat.decode(ids)
             if not text.endswith("\ufffd"):  # half a character waits for its other half
-                hear(text[len(told) :])
-                told = text
+                on_text(text[len(sent) :])
+                sent = text
 
-        return take
+        return on_token
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -171,39 +160,38 @@ class TransformersEngine(OwnEngine):
 
     @asynccontextmanager
     async def learning(self) -> AsyncIterator[None]:
-        """The time in which weights move. Waits for the running batch, including cancelled
-        requests, and drops those that are queued. What the old weights computed is let go of,
-        unless games are under way: they find what is theirs by the version of the weights."""
+        """The time in which weights move. Waits for the requests under way, including cancelled
+        ones, and admits none. What the old weights computed is dropped, unless games are under way:
+        they find what is theirs by the version of the weights."""
         for _ in range(_QUIET_TICKS):
             await asyncio.sleep(0)
-        while self._running:
+        self._held += 1
+        try:
             await self.idle()
-            await asyncio.sleep(0)
-        self._drop_cancelled()
-        if self._idle():
-            self.publish()
-        yield
+            self._drop_cancelled()
+            if not self._queue and not self._busy_outside:
+                self.publish()
+            yield
+        finally:
+            self._held -= 1
+            self._wake()
 
     def publish(self) -> None:
-        """Weights have moved: nothing that was said is of use any more."""
+        """Weights have moved: nothing that was computed is of use any more."""
         self._stale = True
-        if self._idle():
+        if not any(runner.busy for runner in self._all_runners()):
             self._forget()
-
-    def _idle(self) -> bool:
-        live = any(not w.future.done() for w in self._queue)
-        return not (self._running or live or self._busy_outside)
 
     def _drop_cancelled(self) -> None:
         self._queue = [w for w in self._queue if not w.future.done()]
 
     def _forget(self) -> None:
-        self._kept.clear()
-        for model, voice in list(self._speakers.items()):
-            if voice is not None and not voice.decoder.is_of(model):
-                del self._speakers[model]  # and made again, from the weights that are there now
-        if self._slots is not None:
-            self._slots.forget()
+        for model, runner in list(self._runners.items()):
+            if isinstance(runner, Runner):
+                if runner.decoder.is_of(model):
+                    runner.forget()
+                else:  # made again, from the weights that are there now
+                    del self._runners[model]
         self._stale = False
 
     def probabilities(
@@ -215,35 +203,50 @@ class TransformersEngine(OwnEngine):
             return action_probabilities(model, self.chat, asked, sampling, self._readings)
 
     async def idle(self) -> None:
-        """Until the batch under way, if there is one, is done."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, int)
+        """Wait for the requests under way, including cancelled ones."""
+        loop = asyncio.get_running_loop()
+        while self._server is not None and not self._server.done():
+            if not any(runner.busy for runner in self._all_runners()) and not self._running:
+                return
+            await loop.run_in_executor(self._thread, int)
+            await asyncio.sleep(0)
+
+    def _wake(self) -> None:
+        if self._queue and (self._server is None or self._server.done()):
+            self._server = asyncio.get_running_loop().create_task(self._serve())
 
     async def _serve(self) -> None:
-        while self._queue:
-            await self._settle()
-            batch = self._next_batch()
-            if not batch:
+        """Rounds of reading and drawing until nobody waits. While one is computed, the games of
+        those that have ended go on, and what they ask next is admitted to the round after it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            under_way = any(runner.busy for runner in self._all_runners())
+            if not under_way:
+                await self._settle()
+            new = [] if self._held or (under_way and self._in_lockstep()) else self._next_batch()
+            if not new and not under_way:
                 return
             self._running = True
             try:
                 with self.clock.generating():
-                    turns = await asyncio.get_running_loop().run_in_executor(
-                        self._thread, self._fitted, batch
-                    )
-            except Exception as error:
-                for waiting in batch:
-                    if not waiting.future.done():
-                        waiting.future.set_exception(error)
-                continue
+                    ended = await loop.run_in_executor(self._thread, self._round, new)
             finally:
                 self._running = False
-            for waiting, turn in zip(batch, turns, strict=True):
+            for waiting, result in ended:
                 if waiting.future.done():
                     continue
-                if isinstance(turn, VoidGame):
-                    waiting.future.set_exception(turn)
+                if isinstance(result, Exception):
+                    waiting.future.set_exception(result)
                 else:
-                    waiting.future.set_result(turn)
+                    waiting.future.set_result(result)
+
+    def _in_lockstep(self) -> bool:
+        """Whether batches must not depend on timing, because what a row's numbers are depends on
+        who else is in its batch."""
+        runners = self._all_runners()
+        return self.lockstep and (
+            self._graphs is False or any(not runner.row_invariant for runner in runners)
+        )
 
     async def _settle(self) -> None:
         """Give every game that can move the chance to ask, before anyone is served. In lockstep
@@ -254,9 +257,10 @@ class TransformersEngine(OwnEngine):
             quiet = quiet + 1 if len(self._queue) == seen else 0
             seen = len(self._queue)
             await asyncio.sleep(0)
-            if quiet == _QUIET_TICKS and not (self.lockstep and self._someone_left()):
+            lockstep = self._in_lockstep()
+            if quiet == _QUIET_TICKS and not (lockstep and self._someone_left()):
                 self._left.clear()
-                while self.lockstep and self._busy_outside:
+                while lockstep and self._busy_outside:
                     quiet = 0
                     await asyncio.sleep(0.0005)
 
@@ -265,126 +269,116 @@ class TransformersEngine(OwnEngine):
         return self._went_outside and any(not w.future.done() for w in left)
 
     def _next_batch(self) -> list[_Waiting]:
-        """The first waiting request and all who can be served with it, up to the limit: those of
-        the same policy, or, where adapters can be mixed, of any."""
+        """Who is admitted now: all who wait; in lockstep, the first and those of the same policy,
+        up to the limit."""
         self._drop_cancelled()  # what a game that was given up leaves behind
         self._queue.sort(key=lambda w: w.request.order)
+        if not self._in_lockstep():
+            batch, self._queue = self._queue, []
+            return batch
         here = [w for w in self._queue if id(w) in self._left]
         if not here:
             here, self._went_outside = self._queue, False
         first = here[0].request.policy if here else ""
-        together = [w for w in here if w.request.policy == first]
-        if len(together) < len(here) and self._mixes():
-            together = here
-        same = together[: self.max_batch]
+        same = [w for w in here if w.request.policy == first][: self.max_batch]
         chosen = {id(w) for w in same}
         self._left = {id(w) for w in here} - chosen
         self._queue = [w for w in self._queue if id(w) not in chosen]
         return same
 
-    def _mixes(self) -> bool:
-        if not isinstance(self.policies, LoraPolicies):
-            return False
-        with self.policies.using(BASE) as model:
-            return self._voice(model) is not None
-
-    def _fitted(self, batch: list[_Waiting]) -> list[Turn | VoidGame]:
-        """The batch's turns; where memory does not hold it, in halves. What does not fit alone
-        fails by itself."""
-        try:
-            return list(self._generate(batch))
-        except RuntimeError as error:
-            if not out_of_memory(error):
-                raise
-            if len(batch) == 1:
-                return [VoidGame(f"one request alone does not fit the device's memory: {error}")]
-        log.warning("a batch of %d requests does not fit the memory: it goes in halves", len(batch))
-        self.publish()  # what is kept is the first thing to do without
-        torch.cuda.empty_cache()
-        half = len(batch) // 2
-        return self._fitted(batch[:half]) + self._fitted(batch[half:])
-
-    def _generate(self, batch: list[_Waiting]) -> list[Turn]:
-        if self._stale:
+    def _round(self, new: list[_Waiting]) -> list[tuple[_Waiting, Turn | Exception]]:
+        """Admit requests and go on with those under way; whoever ended, with what it came to."""
+        if self._stale and not any(runner.busy for runner in self._all_runners()):
             self._forget()
-        return [self._turn(w, r) for w, r in zip(batch, self._replies(batch), strict=True)]
+        ended: list[tuple[_Waiting, Turn | Exception]] = []
+        for waiting in new:
+            try:
+                self._admit(waiting)
+            except Exception as error:  # of this request alone: an unknown policy, say
+                ended.append((waiting, error))
+        for runner in self._all_runners():
+            if not runner.busy:
+                continue
+            try:
+                rows = runner.round()
+            except Exception as error:
+                rows = runner.abort(error)
+            ended += [(row.request, row.error or self._turn(row.request, row)) for row in rows]
+        return ended
 
-    def _replies(self, batch: list[_Waiting]) -> list[Reply]:
-        names = list(dict.fromkeys(w.request.policy for w in batch))
-        with self.policies.using(names[0] if len(names) == 1 else BASE) as model:
-            voice = self._voice(model)
-            if voice is not None:
-                rows = [self._row(w, names) for w in batch]
-                seats = [None if name == BASE else slot_name(name) for name in names]
-                return voice.speak(rows, seats, end_ids(model, self.chat.tokenizer))
-            return generate(
-                model,
-                self.chat,
-                [w.prompt_ids for w in batch],
-                [w.request.sampling for w in batch],
-                [w.request.seed for w in batch],
-                [self._ear(w.request) for w in batch],
-                [w.trie for w in batch],
-            )
-
-    def _row(self, waiting: _Waiting, names: list[str]) -> Row:
+    def _admit(self, waiting: _Waiting) -> None:
         request = waiting.request
-        return Row(
-            policy=(request.policy, self.policies.version(request.policy)),
-            prompt=waiting.prompt_ids,
-            sampling=request.sampling,
-            seed=request.seed,
-            previous=request.previous,
-            who=names.index(request.policy),
-            ear=self._ear(request),
-            trie=waiting.trie,
+        runner = self._runner(request.policy)
+        revision = self.policies.revision(request.policy)
+        name = None if request.policy == BASE else slot_name(request.policy)
+        runner.add(
+            Row(
+                policy=(request.policy, *revision),
+                prompt=waiting.prompt_ids,
+                sampling=request.sampling,
+                seed=request.seed,
+                adapter=runner.adapter(name, revision),
+                on_token=self._on_token(request),
+                cancelled=waiting.future.done,
+                request=waiting,
+                trie=waiting.trie,
+            )
         )
 
-    def _voice(self, model: Any) -> Voice | None:
-        """The fast way to speak for a model, where there is one."""
-        known = self._speakers.get(model)
-        if known is not None and known.decoder.lora == has_adapters(model):
+    def _all_runners(self) -> list[AnyRunner]:
+        return list(self._runners.values())
+
+    def _runner(self, policy: str) -> AnyRunner:
+        """What generates for a policy; made when it is first asked for."""
+        with self.policies.using(policy) as model:
+            known = self._runners.get(model)
+            if isinstance(known, Runner) and known.decoder.lora != has_adapters(model):
+                known = None
+            if known is None:
+                known = self._runners[model] = self._make_runner(model)
+            if isinstance(known, Runner):
+                known.ends = frozenset(end_ids(model, self.chat.tokenizer))
             return known
-        if known is None and model in self._speakers:
-            return None
+
+    def _make_runner(self, model: Any) -> AnyRunner:
         reason = self._why_not(model)
         if reason:
             _say(f"generating with transformers' own forward pass: {reason}")
-            self._speakers[model] = None
-            return None
-        if self._graphs is None and model.device.type == "cpu":
-            _say("generating step by step, reading of each conversation only what is new")
-            self._speakers[model] = EagerSpeaker(model, self._kept, self.chat)
-        else:
-            _say("generating with captured graphs over a static cache")
-            self._slots = self._slots or Slots(model, self._cache)
-            self._speakers[model] = speaker(model, self._slots, self.chat)
-        return self._speakers[model]
+            return PlainRunner(self.policies, self.chat, self.max_batch)
+        kernels = self._graphs is True or model.device.type == "cuda"
+        how = "captured graphs" if model.device.type == "cuda" else "plain torch"
+        _say(f"generating with {how} over a paged cache")
+        return Runner(
+            model,
+            self.chat,
+            kernels=kernels,
+            max_rows=self.max_batch,
+            cache_bytes=self._cache_bytes,
+        )
 
     def _why_not(self, model: Any) -> str:
         if self._graphs is False:
             return "engine.graphs is off"
-        if self._graphs is None and model.device.type == "cpu":
-            return unsupported(model)
-        if self._graphs is None and model.device.type != "cuda":
+        if self._graphs is None and model.device.type not in ("cpu", "cuda"):
             return f"the device is {model.device.type}"
-        if importlib.util.find_spec("triton") is None:
+        kernels = self._graphs or model.device.type == "cuda"
+        if kernels and importlib.util.find_spec("triton") is None:
             return "there is no triton"
         return unsupported(model)
 
-    def _turn(self, waiting: _Waiting, reply: Reply) -> Turn:
+    def _turn(self, waiting: _Waiting, row: Row) -> Turn:
         request = waiting.request
         return Turn(
             seat=request.seat,
             policy=request.policy,
             shown=request.messages[-1]["content"],
-            text=self._text(tuple(reply.token_ids)),
-            version=self.policies.version(request.policy),
+            text=self._text(tuple(row.token_ids)),
+            version=row.policy[1],
             prompt_ids=waiting.prompt_ids,
-            token_ids=reply.token_ids,
-            logprobs=reply.logprobs,
-            finish=reply.finish,
-            allowed=reply.allowed,
+            token_ids=row.token_ids,
+            logprobs=row.logprobs,
+            finish=row.finish,
+            allowed=row.allowed,
             temperature=request.sampling.temperature or 1.0,
         )
 

@@ -3,108 +3,121 @@ no faster one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from transformers import DynamicCache
 
-from sparring.core.types import Sampling
-from sparring.engines.local.masking import Trie, mask_logits
+from sparring.core.types import VoidGame
+from sparring.engines.local.masking import mask_logits
+from sparring.engines.local.rows import Row
 from sparring.engines.local.sampling import draw, uniforms
 from sparring.models.chat import Chat
+from sparring.models.policies import Policies
 from sparring.run import interrupt
 
+log = logging.getLogger(__name__)
 
-@dataclass(slots=True)
-class Reply:
-    token_ids: list[int]
-    logprobs: list[float]
-    finish: str
-    allowed: list[list[int]] = field(default_factory=list)
+
+class PlainRunner:
+    """Rows of models that have no faster way, in batches of one policy: all that wait are served to
+    the last before others are. What a row's numbers are depends on who shares its batch."""
+
+    row_invariant = False
+
+    def __init__(self, policies: Policies, chat: Chat, max_rows: int) -> None:
+        self.policies, self.chat, self.max_rows = policies, chat, max_rows
+        self.waiting: list[Row] = []
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.waiting)
+
+    def add(self, row: Row) -> None:
+        self.waiting.append(row)
+
+    def adapter(self, name: str | None, revision: tuple[int, int]) -> int:
+        return -1
+
+    def abort(self, error: Exception) -> list[Row]:
+        rows, self.waiting = self.waiting, []
+        for row in rows:
+            row.error = error
+        return rows
+
+    def round(self) -> list[Row]:
+        self.waiting = [row for row in self.waiting if not row.cancelled()]
+        if not self.waiting:
+            return []
+        policy = self.waiting[0].policy
+        rows = [row for row in self.waiting if row.policy == policy][: self.max_rows]
+        chosen = {id(row) for row in rows}
+        self._fitted(policy[0], rows)
+        self.waiting = [row for row in self.waiting if id(row) not in chosen]
+        return rows
+
+    def _fitted(self, policy: str, rows: list[Row]) -> None:
+        """Generate; where memory does not hold all rows, in halves. One that does not fit alone
+        fails by itself."""
+        try:
+            with self.policies.using(policy) as model:
+                generate(model, self.chat, rows)
+            return
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            if len(rows) == 1:
+                rows[0].error = VoidGame(f"one request alone does not fit the memory: {error}")
+                return
+        log.warning("%d requests at once do not fit the memory: half as many are tried", len(rows))
+        for row in rows:
+            row.token_ids, row.logprobs, row.allowed, row.finish = [], [], [], ""
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        half = len(rows) // 2
+        self._fitted(policy, rows[:half])
+        self._fitted(policy, rows[half:])
 
 
 @torch.inference_mode()
-def generate(
-    model: Any,
-    chat: Chat,
-    prompts: Sequence[list[int]],
-    samplings: Sequence[Sampling],
-    seeds: Sequence[int],
-    ears: Sequence[Callable[[int], None] | None] = (),
-    tries: Sequence[Trie | None] = (),
-) -> list[Reply]:
-    """A reply per prompt. Prompts that several rows share are read once. `ears` hear each token
-    of theirs as it is drawn."""
-    device = model.device
-    state = _Rows(model, prompts, samplings, seeds, device)
+def generate(model: Any, chat: Chat, rows: Sequence[Row]) -> None:
+    """Draw the rows' replies. Prompts that several rows share are read once."""
+    state = _Rows(model, rows, model.device)
     logits = state.prefill(chat.tokenizer.pad_token_id)
-    ends = end_ids(model, chat.tokenizer)
-    replies = [Reply([], [], "length") for _ in prompts]
-    longest = max(s.max_tokens for s in samplings)
-    for step in range(longest):
+    ends = frozenset(end_ids(model, chat.tokenizer))
+    for step in range(max(row.sampling.max_tokens for row in rows)):
         interrupt.check()
         noise = uniforms(state.seeds, step)
-        allowed = [next_tokens(tries[row] if tries else None, replies[row]) for row in state.rows]
-        logits = mask_logits(logits, allowed)
+        logits = mask_logits(logits, [row.next_tokens for row in state.rows])
         tokens, logprobs = draw(logits, state.temperature, state.top_k, state.top_p, noise)
-        alive = []
-        for i, (row, token, logprob) in enumerate(
-            zip(state.rows, tokens.tolist(), logprobs.tolist(), strict=True)
-        ):
-            reply = replies[row]
-            append_token(reply, token, logprob, allowed[i])
-            ear = ears[row] if ears else None
-            if ear is not None:
-                ear(token)
-            stops = samplings[row].stop
-            complete = allowed[i] and not next_tokens(tries[row], reply)
-            stop = token in ends or (stops and stopped(chat, reply.token_ids, stops))
-            if stop or complete:
-                reply.finish = "stop"
-            elif step + 1 < samplings[row].max_tokens:
-                alive.append(i)
+        for row, token, logprob in zip(state.rows, tokens.tolist(), logprobs.tolist(), strict=True):
+            row.append([token], [logprob], ends, partial(stopped, chat))
+        alive = [i for i, row in enumerate(state.rows) if not row.finish]
         if not alive:
             break
         tokens = state.keep(alive, tokens)
         logits = state.decode(tokens)
-    return replies
-
-
-def next_tokens(trie: Trie | None, reply: Reply) -> list[int]:
-    return trie.allowed(reply.token_ids) if trie else []
-
-
-def append_token(reply: Reply, token: int, logprob: float, allowed: list[int]) -> None:
-    reply.token_ids.append(token)
-    reply.logprobs.append(logprob)
-    if allowed:
-        reply.allowed.append(allowed)
 
 
 class _Rows:
     """The rows of one batch that still speak, with their cache. L is the padded prompt length."""
 
-    def __init__(
-        self,
-        model: Any,
-        prompts: Sequence[list[int]],
-        samplings: Sequence[Sampling],
-        seeds: Sequence[int],
-        device: torch.device,
-    ) -> None:
+    def __init__(self, model: Any, rows: Sequence[Row], device: torch.device) -> None:
         def column(values: list[Any], dtype: torch.dtype) -> torch.Tensor:
             return torch.tensor(values, dtype=dtype, device=device)
 
-        self.model, self.prompts = model, prompts
-        self.rows = list(range(len(prompts)))
-        self.seeds = column(list(seeds), torch.int64)
+        self.model, self.prompts = model, [row.prompt for row in rows]
+        self.rows = list(rows)
+        samplings = [row.sampling for row in rows]
+        self.seeds = column([row.seed for row in rows], torch.int64)
         self.temperature = column([s.temperature for s in samplings], torch.float32)
         self.top_k = column([s.top_k for s in samplings], torch.int64)
         self.top_p = column([s.top_p for s in samplings], torch.float32)
         self.single = max(s.max_tokens for s in samplings) == 1
-        self.lengths = column([len(p) for p in prompts], torch.int64)
+        self.lengths = column([len(p) for p in self.prompts], torch.int64)
         self.cache: Any = None
         self.mask = torch.empty(0)
 
@@ -169,3 +182,8 @@ def stopped(chat: Chat, token_ids: list[int], stops: tuple[str, ...]) -> bool:
     reach = max(len(stop.encode()) for stop in stops) + 8
     tail = chat.decode(token_ids[-reach:])
     return any(stop in tail for stop in stops)
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    """A GPU's allocator has an error of its own; a CPU's only has words."""
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

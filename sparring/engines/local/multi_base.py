@@ -8,7 +8,8 @@ from typing import Any
 
 from sparring.core.tree import Infoset
 from sparring.core.types import Request, Sampling, Turn
-from sparring.engines.local.engine import TransformersEngine, _Waiting
+from sparring.engines.local.engine import AnyRunner, TransformersEngine, _Waiting
+from sparring.engines.local.rows import Row
 from sparring.models.chat import Chat
 from sparring.models.multi_base import ManyPolicies
 from sparring.models.policies import Policies
@@ -31,8 +32,9 @@ class BasesEngine(TransformersEngine):
     def of(self, policy: str) -> TransformersEngine:
         return self._engines[id(self._bases.home(policy))]
 
-    def listen(self, request: Request, hear: Callable[[str], None]) -> None:
-        self.of(request.policy).listen(request, hear)
+    def _on_token(self, request: Request) -> Callable[[int], None] | None:
+        self.of(request.policy)._listeners = self._listeners
+        return self.of(request.policy)._on_token(request)
 
     def probabilities(
         self, policy: str, asked: Sequence[Infoset], sampling: Sampling
@@ -43,9 +45,14 @@ class BasesEngine(TransformersEngine):
         for engine in self._engines.values():
             engine.publish()
 
-    def _generate(self, batch: list[_Waiting]) -> list[Turn]:
-        """A batch is of one policy: adapters are mixed on one base alone."""
-        return self.of(batch[0].request.policy)._generate(batch)
+    def _runner(self, policy: str) -> AnyRunner:
+        return self.of(policy)._runner(policy)
+
+    def _all_runners(self) -> list[AnyRunner]:
+        return [runner for engine in self._engines.values() for runner in engine._all_runners()]
+
+    def _turn(self, waiting: _Waiting, row: Row) -> Turn:
+        return TransformersEngine._turn(self.of(waiting.request.policy), waiting, row)
 
 
 class _Chats(Chat):

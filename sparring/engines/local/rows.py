@@ -1,77 +1,95 @@
-"""One request under way, and what every way of speaking in batches does with them."""
+"""One request under way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from sparring.core.types import Sampling, Turn
-from sparring.engines.local.generate import Reply, append_token, next_tokens, stopped
+from sparring.core.types import Sampling
 from sparring.engines.local.masking import Trie
-from sparring.models.chat import Chat
-
-
-def _nothing_yet() -> Reply:
-    return Reply([], [], "length")
 
 
 @dataclass(eq=False, slots=True)
 class Row:
-    """One request under way."""
+    """One request under way: its ids so far, its blocks of the cache, how it ended."""
 
-    policy: tuple[str, int]  # name and version: what a slot remembers is theirs alone
+    policy: tuple[str, int, int]  # name, version and revision: what is cached is theirs alone
     prompt: list[int]
     sampling: Sampling
     seed: int
-    previous: Turn | None = None  # the turn whose ids the prompt extends
-    who: int = 0
-    slot: int = -1
-    read: int = 0  # how much of the prompt is in the slot
-    ear: Callable[[int], None] | None = None  # hears each token as it is drawn
+    adapter: int = -1  # which of the decoder's adapters it is drawn with; -1: none
+    on_token: Callable[[int], None] | None = None
+    cancelled: Callable[[], bool] = lambda: False
+    request: Any = None  # whose row this is, for whoever made it
     trie: Trie | None = None  # the legal actions, where only they can be drawn
-    reply: Reply = field(default_factory=_nothing_yet)
-    done: bool = False
+    token_ids: list[int] = field(default_factory=list)  # the reply
+    logprobs: list[float] = field(default_factory=list)
+    allowed: list[list[int]] = field(default_factory=list)  # what a masked token was drawn from
+    finish: str = ""  # stop | length, or nothing while it goes on
+    error: Exception | None = None
+    blocks: list[int] = field(default_factory=list)
+    computed: int = 0  # positions whose keys and values are in the blocks
 
     @property
-    def carried(self) -> int:
-        """How much of the prompt an earlier turn of this conversation holds."""
-        last = self.previous
-        return len(last.prompt_ids) + len(last.token_ids) if last else 0
+    def ids(self) -> list[int]:
+        return self.prompt + self.token_ids if self.token_ids else self.prompt
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt) + len(self.token_ids)
 
     @property
     def needs(self) -> int:
+        """Positions, if the reply becomes as long as it may."""
         return len(self.prompt) + self.sampling.max_tokens
 
     @property
-    def allowed(self) -> list[int]:
+    def left(self) -> int:
+        """Tokens that it may still draw."""
+        return self.sampling.max_tokens - len(self.token_ids)
+
+    @property
+    def unread(self) -> int:
+        """Positions to compute before tokens can be drawn one after another. The prompt's last is
+        one of them, and its logits give the first token; the last id of a row that has drawn some
+        is computed when the next is drawn."""
+        return self.length - bool(self.token_ids) - self.computed
+
+    @property
+    def next_tokens(self) -> list[int]:
         """The tokens that may come next; none: all of them."""
-        return next_tokens(self.trie, self.reply)
+        return self.trie.allowed(self.token_ids) if self.trie else []
 
-    def hear(self, token: int, logprob: float, ends: set[int], chat: Chat) -> None:
-        reply, stops = self.reply, self.sampling.stop
-        append_token(reply, token, logprob, self.allowed)
-        if self.ear is not None:
-            self.ear(token)
-        complete = self.trie is not None and not self.allowed
-        if token in ends or complete or (stops and stopped(chat, reply.token_ids, stops)):
-            reply.finish, self.done = "stop", True
-        elif len(reply.token_ids) >= self.sampling.max_tokens:
-            self.done = True
+    @property
+    def truncated(self) -> bool:
+        """Whether it is drawn from less than the whole softmax."""
+        plan = self.sampling
+        return plan.top_k > 0 or plan.top_p < 1 or self.trie is not None
 
-
-def by_budget(rows: Sequence[Row], budget: int) -> list[list[Row]]:
-    """Groups of like lengths, each within a budget of tokens and of one policy; rows that go on are
-    kept apart from those that begin, which need no mask."""
-
-    def kind(row: Row) -> tuple[int, bool]:
-        return row.who, row.read > 0
-
-    groups: list[list[Row]] = []
-    for row in sorted(rows, key=lambda r: (*kind(r), len(r.prompt) - r.read)):
-        new = len(row.prompt) - row.read
-        last = groups[-1] if groups else []
-        if last and kind(last[0]) == kind(row) and (len(last) + 1) * new <= budget:
-            last.append(row)
-        else:
-            groups.append([row])
-    return groups
+    def append(
+        self,
+        token_ids: list[int],
+        logprobs: list[float],
+        ends: frozenset[int],
+        stopped: Callable[[list[int], tuple[str, ...]], bool],
+    ) -> None:
+        """Take drawn tokens, up to the one that ends the reply. `stopped` says of ids whether a
+        stop string stands at their end."""
+        most, stops = min(len(token_ids), self.left), self.sampling.stop
+        if stops or self.on_token is not None or not ends.isdisjoint(token_ids[:most]):
+            for number, token in enumerate(token_ids[:most]):
+                if self.on_token is not None:
+                    self.on_token(token)
+                so_far = [*self.token_ids, *token_ids[: number + 1]] if stops else []
+                if token in ends or (stops and stopped(so_far, stops)):
+                    most, self.finish = number + 1, "stop"
+                    break
+        if self.trie is not None:  # drawn one at a time
+            self.allowed.append(self.next_tokens)
+        self.token_ids += token_ids[:most]
+        self.logprobs += logprobs[:most]
+        if self.trie is not None and not self.next_tokens:
+            self.finish = "stop"
+        elif not self.left and not self.finish:
+            self.finish = "length"

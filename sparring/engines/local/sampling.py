@@ -11,23 +11,20 @@ from torch import Tensor
 
 from sparring.core.types import Sampling
 
-_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / the golden ratio
+_GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # 2**64 / the golden ratio, as a signed number
 _MIX1 = -4658895280553007687
 _MIX2 = -7723592293110705685
 
 
-def uniforms(seeds_B: Tensor, step: int) -> Tensor:
+def uniforms(seeds_B: Tensor, step: int | Tensor) -> Tensor:
     """A number in (0, 1) per seed and step: a counter-based generator (splitmix64)."""
-    x = seeds_B + _signed(_GOLDEN * (step + 1))
+    steps_B = torch.as_tensor(step, dtype=torch.int64, device=seeds_B.device)
+    x = seeds_B + (steps_B + 1) * _GOLDEN
     x = (x ^ _shift(x, 30)) * _MIX1
     x = (x ^ _shift(x, 27)) * _MIX2
     x = x ^ _shift(x, 31)
     # 52 bits, so that adding the half is exact: with 53 the largest would round up to 1.
     return (_shift(x, 12).to(torch.float64) + 0.5) / 2.0**52
-
-
-def _signed(x: int) -> int:
-    return ((x + 2**63) % 2**64) - 2**63
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:

@@ -14,6 +14,7 @@ from sparring.core.types import Episode, Request, Sampling, Task, Turn, Verdict
 from sparring.credit.samples import to_samples
 from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.local.generate import stopped
+from sparring.engines.local.runner import Runner
 from sparring.learn.batches import collate
 from sparring.learn.learner import CanaryError, Learner
 from sparring.run.config import LearnConfig
@@ -34,29 +35,34 @@ def answer(engine: TransformersEngine, requests: list[Request]) -> list[Turn]:
     return asyncio.run(all_at_once())
 
 
-@pytest.fixture(params=[None, False], ids=["eager", "plain"])
+@pytest.fixture(params=[None, False], ids=["paged", "plain"])
 def engine(request, policies) -> TransformersEngine:
-    """Both ways of speaking on a CPU: over blocks that are kept, and through transformers."""
+    """Both ways to generate on a CPU: over the paged cache, and through transformers."""
     return TransformersEngine(policies, graphs=request.param)
 
 
 class Passes:
-    """Counts what the model is asked to do: rows and columns of each forward pass."""
+    """Counts what is computed: rows and columns of each pass over a model."""
 
     def __init__(self, engine: TransformersEngine, name: str = "main") -> None:
         self.shapes: list[tuple[int, ...]] = []
         with engine.policies.using(name) as model:
             model.register_forward_pre_hook(self._note, with_kwargs=True)
-            voice = engine._voice(model)
-        if voice is not None:
-            self._speak, voice._pass = voice._pass, self._note_and_speak
+        runner = engine._runner(name)
+        if isinstance(runner, Runner):
+            self._read, self._decode = runner._read, runner._decode
+            runner._read, runner._decode = self._note_read, self._note_decode
 
     def _note(self, module, args, kwargs) -> None:
         self.shapes.append(tuple(kwargs["input_ids"].shape))
 
-    def _note_and_speak(self, block, ids_RT, *rest) -> torch.Tensor:
-        self.shapes.append(tuple(ids_RT.shape))
-        return self._speak(block, ids_RT, *rest)
+    def _note_read(self, spans):
+        self.shapes.append((len(spans), max(span.end - span.start for span in spans)))
+        return self._read(spans)
+
+    def _note_decode(self, rows) -> None:
+        self.shapes.append((len(rows), 1))
+        self._decode(rows)
 
 
 def test_greedy_is_what_generate_says(engine):
@@ -259,11 +265,13 @@ def test_games_that_follow_fill_the_places_of_those_that_end(engine):
     assert [shape[0] for shape in passes.shapes][:5] == [10] * 5
 
 
-def test_a_judge_holds_the_batch_and_its_delay_changes_nothing(policies):
-    """Some games wait for a judge; the rest must not run ahead, however long it takes."""
+@pytest.mark.parametrize("graphs", [None, False], ids=["paged", "plain"])
+def test_a_judges_delay_changes_nothing(policies, graphs):
+    """Where numbers depend on who shares a batch, games that need no judge do not run ahead of
+    those that wait for one; where they do not, nobody waits, and the digits are the same."""
     found = []
     for delays in ((0.0, 0.0), (0.03, 0.0), (0.0, 0.05)):
-        engine = TransformersEngine(policies)
+        engine = TransformersEngine(policies, graphs=graphs)
         passes = Passes(engine)
         tasks = [
             {"rounds": 3, "delay": delays[i % 2]} if i % 3 else {"rounds": 3} for i in range(9)
@@ -271,9 +279,10 @@ def test_a_judge_holds_the_batch_and_its_delay_changes_nothing(policies):
         episodes = played(engine, tasks)
         rows = [shape for shape in passes.shapes if shape[1] > 1]
         said = [(t.token_ids, t.logprobs) for e in episodes for t in e.turns]
-        found.append((rows, said))
+        found.append((rows if graphs is False else None, said))
         assert [len(e.verdicts) for e in episodes] == [2 if i % 3 else 0 for i in range(9)]
-    assert [shape[0] for shape in found[0][0]] == [9, 9, 9]
+    if graphs is False:
+        assert [shape[0] for shape in found[0][0]] == [9, 9, 9]
     assert found[0] == found[1] == found[2]
 
 
@@ -308,10 +317,11 @@ class Criticised(Game):
         return Outcome(s=1.0)
 
 
-def test_players_of_the_same_engine_can_be_judges_in_lockstep(policies):
+@pytest.mark.parametrize("graphs", [None, False], ids=["paged", "plain"])
+def test_players_of_the_same_engine_can_be_judges(policies, graphs):
     found = []
     for delays in ((0.0, 0.0), (0.03, 0.0), (0.0, 0.05)):
-        engine = TransformersEngine(policies)
+        engine = TransformersEngine(policies, graphs=graphs)
         passes = Passes(engine)
         seating = {"s": "main", "critic": "base"}
         games = [
@@ -323,7 +333,7 @@ def test_players_of_the_same_engine_can_be_judges_in_lockstep(policies):
         )
         episodes = asyncio.run(asyncio.wait_for(playing, 60))
         assert [(e.void, len(e.turns)) for e in episodes] == [(None, 14)] * 6
-        rows = [shape for shape in passes.shapes if shape[1] > 1]
+        rows = [shape for shape in passes.shapes if shape[1] > 1] if graphs is False else None
         found.append((rows, [(t.token_ids, t.logprobs) for e in episodes for t in e.turns]))
     assert found[0] == found[1] == found[2]
 

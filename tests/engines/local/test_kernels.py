@@ -1,11 +1,12 @@
-"""The kernels of the decode step against the plain sums they stand for, and the engine on slots
-against the one without: on a GPU as compiled, elsewhere in Triton's interpreter."""
+"""Triton's kernels against the same pieces in plain torch, and the engine with them against the one
+without: on a GPU as compiled, elsewhere in Triton's interpreter."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,87 +16,131 @@ if not CUDA:
     os.environ["TRITON_INTERPRET"] = "1"  # before triton looks
 pytest.importorskip("triton", reason="triton is not installed (it comes with torch for CUDA)")
 
-from test_slots import memory_for  # noqa: E402
-
-from sparring.core.types import Request, Sampling, Turn, VoidGame  # noqa: E402
-from sparring.engines.local import kernels  # noqa: E402
+from sparring.core.types import Request, Sampling, Turn  # noqa: E402
+from sparring.engines.local import kernels, torch_ops  # noqa: E402
+from sparring.engines.local.decoder import Layer  # noqa: E402
 from sparring.engines.local.engine import TransformersEngine  # noqa: E402
-from sparring.engines.local.graphs import Speaker  # noqa: E402
-from sparring.engines.local.rows import Row  # noqa: E402
+from sparring.engines.local.paged_cache import BLOCK  # noqa: E402
+from sparring.engines.local.pages import CHUNK, Pages, reading  # noqa: E402
 from sparring.models.policies import load_policies  # noqa: E402
 from sparring.run.config import LearnConfig  # noqa: E402
 
-DEVICE = "cuda" if CUDA else "cpu"
-B, Q, K, D, S, SLOTS = 5, 4, 2, 48, 96, 7
-POSITION = torch.tensor([0, 3, 70, 64, 63], device=DEVICE)
-SLOT = torch.tensor([6, 1, 0, 3, 2], device=DEVICE)
+DEVICE = torch.device("cuda" if CUDA else "cpu")
+CPU = torch.device("cpu")
+Q, K, D = 6, 2, 48
+LONG = CHUNK + 70  # positions of the longest row: more than one chunk
 
 
 def noise(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(DEVICE)
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def rope() -> tuple[torch.Tensor, torch.Tensor]:
-    angle = torch.outer(torch.arange(S).float(), 10000.0 ** (-torch.arange(0, D, 2) / D))
-    both = torch.cat([angle, angle], -1).to(DEVICE)
+def on(device: torch.device, thing: Any) -> Any:
+    if isinstance(thing, torch.Tensor):
+        return thing.to(device)
+    if isinstance(thing, tuple):
+        return tuple(on(device, part) for part in thing)
+    if isinstance(thing, Pages | Layer):
+        return replace(thing, **{k: on(device, v) for k, v in vars(thing).items()})
+    return thing
+
+
+def rope(width: int = D) -> tuple[torch.Tensor, torch.Tensor]:
+    angle = torch.outer(torch.arange(LONG).float(), 100.0 ** (-torch.arange(0, width, 2) / width))
+    both = torch.cat([angle, angle], -1)
     return both.cos(), both.sin()
 
 
-def turned(x: torch.Tensor) -> torch.Tensor:
-    cos, sin = (table[POSITION][:, None] for table in rope())
-    return x * cos + torch.cat([-x[..., D // 2 :], x[..., : D // 2]], -1) * sin
+def layer(**options: Any) -> Layer:
+    nothing: Any = None
+    plain = dict.fromkeys(Layer.__dataclass_fields__, nothing)
+    return Layer(**{**plain, "window": 0, "norm": 0, "rope": rope(), **options})
 
 
-def normed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    return weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+def some_pages(spans: list[tuple[int, int]], size: int = 0, tile: int = 4) -> tuple[Pages, int]:
+    """Rows with blocks in no order, and how many blocks there are."""
+    order = torch.randperm(90, generator=torch.Generator().manual_seed(3)).add(1).tolist()
+    rows, used = [], 0
+    for start, end in spans:
+        count = -(-end // BLOCK)
+        rows.append((order[used : used + count], start, end))
+        used += count
+    total = sum(end - start for start, end in spans)
+    return reading(rows, size or total, tile, CPU), 91
 
 
-def test_norm_adds_first_and_leaves_the_sum() -> None:
-    x, delta, weight = noise(B, 192), noise(B, 192, seed=1), noise(192, seed=2)
-    total = x + delta
-    out = kernels.add_norm(x, delta, weight, 1e-6)
-    torch.testing.assert_close(x, total)
-    torch.testing.assert_close(out, normed(total, weight))
+def cache(blocks: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return noise(K, blocks, BLOCK, D, seed=1), noise(K, blocks, BLOCK, D, seed=2)
 
 
-@pytest.mark.parametrize("with_norms", [False, True])
-def test_queries_turn_and_keys_and_values_land_in_their_slots(with_norms: bool) -> None:
-    qkv = noise(B, (Q + 2 * K) * D)
-    keys, values = noise(SLOTS, K, S, D, seed=1), noise(SLOTS, K, S, D, seed=2)
-    norms = (noise(D, seed=3), noise(D, seed=4)) if with_norms else None
-    heads = qkv.view(B, Q + 2 * K, D)
-    q, k, v = heads[:, :Q], heads[:, Q : Q + K], heads[:, Q + K :]
-    if norms:
-        q, k = normed(q, norms[0]), normed(k, norms[1])
-    expected_keys, expected_values = keys.clone(), values.clone()
-    expected_keys[SLOT, :, POSITION] = turned(k)
-    expected_values[SLOT, :, POSITION] = v
-    found = kernels.rotate(qkv, rope(), POSITION, SLOT, (keys, values), norms, 1e-6)
-    torch.testing.assert_close(found, turned(q))
-    torch.testing.assert_close(keys, expected_keys)
-    torch.testing.assert_close(values, expected_values)
+@pytest.mark.parametrize("norm", [0, 1, 2])
+def test_norm_adds_first_and_leaves_the_sum(norm: int) -> None:
+    x, delta, post, weight = noise(5, 192), noise(5, 192, seed=1), noise(192), noise(192, seed=2)
+    for more, after, by in ((delta, None, weight), (delta, post, None), (None, None, weight)):
+        theirs, ours = x.clone(), on(DEVICE, x.clone())
+        expected = torch_ops.add_norm(theirs, more, after, by, 1e-6, norm)
+        found = kernels.add_norm(
+            ours, on(DEVICE, more), on(DEVICE, after), on(DEVICE, by), 1e-6, norm
+        )
+        torch.testing.assert_close(ours.cpu(), theirs)
+        torch.testing.assert_close(found.cpu(), expected)
 
 
-def test_attention_sees_its_own_slot_up_to_its_own_place() -> None:
-    q = noise(B, Q, D)
-    keys, values = noise(SLOTS, K, S, D, seed=1), noise(SLOTS, K, S, D, seed=2)
-    found = kernels.attend(q, (keys, values), POSITION, SLOT)
-    for b in range(B):
-        end = int(POSITION[b]) + 1
-        k, v = (t[SLOT[b], :, :end].repeat_interleave(Q // K, 0) for t in (keys, values))
-        weight = ((q[b][:, None] * k).sum(-1) * D**-0.5).softmax(-1)
-        torch.testing.assert_close(found[b].view(Q, D), (weight[..., None] * v).sum(1))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"head_norms": (noise(D, seed=3), noise(D, seed=4))},
+        {"head_norms": (noise(D, seed=3), noise(D, seed=4)), "norm": 2, "rope": rope(32)},
+        {"rope": None},
+    ],
+    ids=["plain", "head norms", "part of the width", "no rotation"],
+)
+def test_queries_turn_and_keys_and_values_land_in_their_blocks(options: dict[str, Any]) -> None:
+    pages, blocks = some_pages([(0, 3), (63, 70), (31, 33)], 16)
+    qkv, mine, theirs = noise(16, (Q + 2 * K) * D), layer(**options), cache(blocks)
+    ours = on(DEVICE, tuple(t.clone() for t in theirs))
+    expected = torch_ops.rotate(qkv, mine, theirs, pages, 1e-6)
+    found = kernels.rotate(on(DEVICE, qkv), on(DEVICE, mine), ours, on(DEVICE, pages), 1e-6)
+    torch.testing.assert_close(found.cpu()[:12], expected[:12])
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a.cpu()[:, 1:], b[:, 1:])  # padding is written to the first
 
 
-def test_gate_times_up() -> None:
+@pytest.mark.parametrize("window", [0, 40])
+def test_attention_sees_its_own_row_up_to_its_own_position(window: int) -> None:
+    pages, blocks = some_pages([(0, 5), (60, 67), (LONG - 6, LONG)])
+    q, mine, both = noise(18, Q, D), layer(window=window), cache(blocks)
+    expected = torch_ops.attend(q, mine, both, pages, D**-0.5)
+    found = kernels.attend(*(on(DEVICE, x) for x in (q, mine, both, pages)), D**-0.5)
+    torch.testing.assert_close(found.cpu(), expected, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16] if CUDA else [torch.float32])
+def test_reading_and_decoding_give_a_position_the_same_bits(dtype: torch.dtype) -> None:
+    """In a tile with its neighbours, alone, and in a pass where another row is long."""
+    pages, blocks = some_pages([(0, 5), (60, 67), (LONG - 6, LONG)], tile=16 if CUDA else 4)
+    q, both = noise(18, Q, D).to(DEVICE, dtype), on(DEVICE, cache(blocks))
+    both = tuple(t.to(dtype) for t in both)
+    whole = kernels.attend(q, layer(), both, on(DEVICE, pages), D**-0.5)
+    for token in (0, 4, 7, 11, 12, 17):
+        row = int(pages.row_N[token])
+        at = pages.position_N[token : token + 1]
+        one = Pages.decoding(at, pages.table_BW[row : row + 1], int(at) + 1)
+        alone = kernels.attend(q[token : token + 1], layer(), both, on(DEVICE, one), D**-0.5)
+        assert torch.equal(alone[0], whole[token])
+
+
+@pytest.mark.parametrize("gelu", [False, True])
+def test_gate_times_up(gelu: bool) -> None:
     both = noise(3, 2 * 640)
-    expected = torch.nn.functional.silu(both[:, :640]) * both[:, 640:]
-    torch.testing.assert_close(kernels.silu_times(both), expected)
+    found = kernels.gate(both.to(DEVICE), gelu)
+    torch.testing.assert_close(found.cpu(), torch_ops.gate(both, gelu))
 
 
 def test_draws_follow_the_tempered_softmax() -> None:
     rows = 20_000 if CUDA else 200
-    logits = noise(1, 8).repeat(rows, 1)
+    logits = noise(1, 8).repeat(rows, 1).to(DEVICE)
     heat = torch.full((rows,), 0.7, device=DEVICE)
     seeds = torch.arange(rows, device=DEVICE)
     token, logprob = kernels.draw(logits, heat, seeds, torch.zeros_like(seeds))
@@ -108,16 +153,32 @@ def test_draws_follow_the_tempered_softmax() -> None:
     assert bool((again == token).all()) and not bool((other == token).all())
 
 
-def test_greedy_takes_the_likeliest() -> None:
-    logits = noise(4, 261)
-    zeros = torch.zeros(4, dtype=torch.int64, device=DEVICE)
-    token, logprob = kernels.draw(logits, torch.zeros(4, device=DEVICE), zeros, zeros)
-    assert token.tolist() == logits.argmax(-1).tolist()
-    torch.testing.assert_close(logprob, logits.log_softmax(-1).max(-1).values)
+def test_draws_reach_every_part_of_a_large_vocabulary() -> None:
+    """Logits that leave a handful of tokens, at the ends of parts and of the vocabulary."""
+    size, rows = 40_000, 64
+    likely = [0, 2047, 2048, 6143, 6144, 20_000, size - 1]
+    logits = torch.full((rows, size), -50.0)
+    logits[:, likely] = 0.0
+    seeds = torch.arange(rows, device=DEVICE)
+    heat = torch.ones(rows, device=DEVICE)
+    token, logprob = kernels.draw(logits.to(DEVICE), heat, seeds, torch.zeros_like(seeds))
+    assert set(token.tolist()) == set(likely)
+    torch.testing.assert_close(logprob.cpu(), torch.full((rows,), 7.0).log().neg())
 
 
-def ask(policy: str, text: str, order: int, previous: Turn | None = None) -> Request:
-    plan = Sampling(temperature=0.0, max_tokens=3)
+@pytest.mark.parametrize("cap", [None, 3.0])
+def test_greedy_takes_the_likeliest(cap: float | None) -> None:
+    logits = noise(4, 5000)
+    zeros = torch.zeros(4, dtype=torch.int64)
+    plan = (torch.zeros(4), zeros, zeros)
+    expected, theirs = torch_ops.draw(logits, *plan, 0.5, cap)
+    token, logprob = kernels.draw(logits.to(DEVICE), *(x.to(DEVICE) for x in plan), 0.5, cap)
+    assert token.tolist() == expected.tolist()
+    torch.testing.assert_close(logprob.cpu(), theirs)
+
+
+def ask(policy: str, text: str, order: int, previous: Turn | None = None, n: int = 3) -> Request:
+    plan = Sampling(temperature=0.0, max_tokens=n)
     messages = [{"role": "user", "content": text}]
     return Request("s", policy, messages, plan, order, (order,), previous)
 
@@ -130,144 +191,79 @@ async def two_turns(engine: TransformersEngine, names: list[str]) -> list[Turn]:
             for text in ("a", "bc", "a")
         ]
     )
-    more = [engine.act(ask(turn.policy, "go on", 9 + i, turn)) for i, turn in enumerate(first)]
+    more = [
+        engine.act(ask(turn.policy, "go on", 9 + i, turn, 2 + 9 * (i == 1)))
+        for i, turn in enumerate(first)
+    ]
     return [*first, *await asyncio.gather(*more)]
 
 
 @pytest.mark.parametrize("weights", ["full", "lora"])
-def test_slots_say_what_the_plain_way_says(weights: str) -> None:
+def test_kernels_say_what_the_plain_way_says(weights: str) -> None:
     """Two policies and the bare model, each with two conversations of two turns; adapters share
     one batch, and the second turn reads only what is new."""
     config = LearnConfig(weights=weights, lora_r=4)  # type: ignore[arg-type]
-    policies = load_policies("nano", config, device=DEVICE)
+    policies = load_policies("nano", config, device=str(DEVICE))
     names = ["main", "other", "base"] if weights == "lora" else ["main"]
     for name in names[:2]:
         policies.add(name)
         with torch.no_grad():
             for key, parameter in policies.parameters(name).items():
-                parameter.add_(0.1 * noise(*parameter.shape, seed=len(key)))
+                parameter.add_(0.1 * noise(*parameter.shape, seed=len(key)).to(DEVICE))
     plain = asyncio.run(two_turns(TransformersEngine(policies, graphs=False), names))
-    quick = TransformersEngine(policies, graphs=True)
-    fast = asyncio.run(two_turns(quick, names))
-    assert quick._slots is not None  # it did go through the slots
+    fast = asyncio.run(two_turns(TransformersEngine(policies, graphs=True), names))
     for a, b in zip(plain, fast, strict=True):
         assert (a.token_ids, a.finish) == (b.token_ids, b.finish)
         assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
 
 
-def test_twins_with_one_token_to_say_can_be_gone_on_with() -> None:
-    """Their prompt was read in another's slot: what is in their own must not be taken for it."""
-    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
-    plan = Sampling(temperature=1.0, max_tokens=1)
+def test_a_request_has_the_same_bits_alone_and_in_company() -> None:
+    policies = load_policies("nano", LearnConfig(weights="full"), device=str(DEVICE))
+    texts = ["a", "bc", "tell me more", "x" * (300 if CUDA else 40), "a"]
 
-    async def talk(engine: TransformersEngine, plain: TransformersEngine) -> None:
-        asked = [replace(ask("base", "a", i), sampling=plan) for i in range(6)]
-        first = await asyncio.gather(*map(engine.act, asked))
-        assert len({turn.token_ids[0] for turn in first}) > 1
-        for turn in first:
-            more = ask("base", "go on", 9, turn)
-            a, b = await engine.act(more), await plain.act(more)
-            assert a.token_ids == b.token_ids
-            assert a.logprobs == pytest.approx(b.logprobs, abs=1e-4)
-
-    asyncio.run(
-        talk(TransformersEngine(policies, graphs=True), TransformersEngine(policies, graphs=False))
-    )
-
-
-def test_slots_are_free_again_after_a_batch_that_failed() -> None:
-    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
-    engine = TransformersEngine(policies, graphs=True)
-    with policies.using("base") as model:
-        voice = engine._voice(model)
-    assert isinstance(voice, Speaker)
-    decode = voice._decode
-    sizes: list[int] = []
-
-    def narrow(rows: list[Row]) -> None:
-        sizes.append(len(rows))
-        if len(rows) > 1:
-            raise torch.OutOfMemoryError("too many")
-        decode(rows)
-
-    voice._decode = narrow  # type: ignore[method-assign]
-
-    async def both() -> list[Turn]:
-        return await asyncio.gather(*[engine.act(ask("base", text, 0)) for text in ("a", "bc")])
-
-    assert [len(turn.token_ids) for turn in asyncio.run(both())] == [3, 3]
-    assert sizes == [2, 1, 1]
-
-
-def test_a_cache_that_does_not_fit_is_made_smaller_and_rows_take_turns(monkeypatch) -> None:
-    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
-
-    async def all_at_once(engine: TransformersEngine) -> list[Turn]:
-        asked = [ask("base", text, i) for i, text in enumerate(("a", "bc", "d", "ef"))]
+    async def together(engine: TransformersEngine, numbers: list[int]) -> list[Turn]:
+        asked = [replace(ask("base", texts[i], i, n=3 + i), seed=i) for i in numbers]
+        for request in asked:
+            request.sampling = replace(request.sampling, temperature=1.0)
         return await asyncio.gather(*map(engine.act, asked))
 
-    plain = asyncio.run(all_at_once(TransformersEngine(policies, graphs=False)))
-    asked = memory_for(monkeypatch, 3)
-    fast = asyncio.run(all_at_once(TransformersEngine(policies, graphs=True)))
-    assert [t.token_ids for t in fast] == [t.token_ids for t in plain]
-    assert asked == [5, 3], "four rows and a spare one, then two"
-
-
-def test_slots_without_any_memory_can_be_asked_again(monkeypatch) -> None:
-    """An allocation that failed leaves nothing behind that looks like a cache."""
-    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
     engine = TransformersEngine(policies, graphs=True)
-
-    async def one(text: str) -> Turn:
-        return await engine.act(ask("base", text, 0))
-
-    before = asyncio.run(one("a"))
-    with monkeypatch.context() as patch:
-        memory_for(patch, 0)
-        for _ in range(2):
-            with pytest.raises(VoidGame, match="one request alone does not fit"):
-                asyncio.run(one("b" * 200))
-    assert engine._slots is not None and engine._slots.count == engine._slots.places == 0
-    assert asyncio.run(one("a")).token_ids == before.token_ids
+    company = asyncio.run(together(engine, list(range(len(texts)))))
+    for i in (1, 3):
+        fresh = TransformersEngine(policies, graphs=True)
+        [alone] = asyncio.run(together(fresh, [i]))
+        assert alone.token_ids == company[i].token_ids
+        # The interpreter's products are numpy's, whose rows depend on how many there are.
+        assert alone.logprobs == (
+            company[i].logprobs if CUDA else pytest.approx(company[i].logprobs, abs=1e-5)
+        )
 
 
-def test_no_position_lies_past_the_rotary_table(monkeypatch) -> None:
-    """Of a conversation that fills the context, beside a shorter one that goes on: neither padding
-    nor the steps after a row's end may look behind the table."""
-    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
-    policies.config.max_position_embeddings = limit = 64
-    furthest: list[tuple[int, int]] = []
-    rotate = kernels.rotate
+@pytest.mark.skipif(not CUDA, reason="captured graphs need a GPU")
+def test_bits_in_bfloat16_do_not_depend_on_company_on_a_gpu() -> None:
+    from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    def noted(qkv, rope, position, *rest):
-        furthest.append((int(position.max()), len(rope[0])))
-        return rotate(qkv, rope, position, *rest)
+    from sparring.models.loading import nano_tokenizer
+    from sparring.models.policies import FullPolicies
 
-    monkeypatch.setattr(kernels, "rotate", noted)
+    config = Qwen3Config(
+        vocab_size=4096, hidden_size=1024, intermediate_size=3072, num_hidden_layers=3,
+        num_attention_heads=16, num_key_value_heads=8, head_dim=128, max_position_embeddings=4096,
+        eos_token_id=1, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(config).to("cuda", torch.bfloat16)
+    policies = FullPolicies(model, nano_tokenizer())
 
-    async def talk(engine: TransformersEngine) -> list[Turn]:
-        first = [await engine.act(ask("base", "a" * n, 0)) for n in (33, 1)]
-        room = limit - 3 - len(engine.chat.prompt_ids(ask("base", "", 0, first[0])))
-        more = [
-            engine.act(replace(ask("base", "b" * n, i, turn), sampling=Sampling(0.0, max_tokens=3)))
-            for i, (turn, n) in enumerate(zip(first, (room, room + 20), strict=True))
-        ]
-        return [*first, *await asyncio.gather(*more)]
+    def request(i: int) -> Request:
+        plan = Sampling(max_tokens=20 + 13 * (i % 7))
+        text = "word " * (5 + 41 * (i % 9))
+        return Request("s", "base", [{"role": "user", "content": text}], plan, i, (i,))
 
-    turns = asyncio.run(talk(TransformersEngine(policies, graphs=True)))
-    plain = asyncio.run(talk(TransformersEngine(policies, graphs=False)))
-    assert max(len(t.prompt_ids) for t in turns) + 3 == limit, "the context is full"
-    assert [t.token_ids for t in turns] == [t.token_ids for t in plain]
-    assert all(position < length for position, length in furthest)
+    async def together(engine: TransformersEngine, numbers: list[int]) -> list[Turn]:
+        return await asyncio.gather(*(engine.act(request(i)) for i in numbers))
 
-
-@pytest.mark.parametrize("graphs", [True, None])
-def test_a_row_that_is_longer_than_the_context_is_refused(graphs) -> None:
-    policies = load_policies("nano", LearnConfig(weights="full"), device=DEVICE)
-    policies.config.max_position_embeddings = 64
-    with policies.using("base") as model:
-        voice = TransformersEngine(policies, graphs=graphs)._voice(model)
-    assert voice is not None
-    row = Row(("base", 0), [5] * 60, Sampling(max_tokens=5), 0)
-    with pytest.raises(ValueError, match="need 65 positions, and the model has 64"):
-        voice.speak([row], [None], {1})
+    company = asyncio.run(together(TransformersEngine(policies), list(range(150))))
+    for i in (0, 7, 33, 149):
+        [alone] = asyncio.run(together(TransformersEngine(policies), [i]))
+        assert (alone.token_ids, alone.logprobs) == (company[i].token_ids, company[i].logprobs)

@@ -1,9 +1,8 @@
-"""The engine on a CPU against the plain way, token by token: what is kept between turns changes
-nothing but the time, is bounded, and is never met by chance."""
+"""The engine over its paged cache against transformers' own forward pass, token by token: what is
+cached, who else is served and how little memory there is change nothing but the time."""
 
 import asyncio
 import logging
-from dataclasses import replace
 
 import pytest
 import torch
@@ -18,9 +17,10 @@ from transformers import (
 
 from sparring.core.types import Request, Sampling, Turn, VoidGame
 from sparring.engines.local import engine as engine_module
-from sparring.engines.local.blocks import Kept
-from sparring.engines.local.eager import AHEAD
 from sparring.engines.local.engine import TransformersEngine
+from sparring.engines.local.rows import Row
+from sparring.engines.local.runner import Drawn, Runner
+from sparring.engines.local.scheduler import Span
 from sparring.models.loading import nano_tokenizer
 from sparring.models.policies import FullPolicies
 
@@ -63,18 +63,28 @@ def digits(turns: list[Turn]) -> list[tuple[list[int], list[float]]]:
     return [(t.token_ids, t.logprobs) for t in turns]
 
 
+def runner_of(engine: TransformersEngine, name: str = "main") -> Runner:
+    runner = engine._runner(name)
+    assert isinstance(runner, Runner)
+    return runner
+
+
 class Reading:
-    """Counts the tokens that an engine's voice is made to read."""
+    """Counts the tokens that an engine computes."""
 
-    def __init__(self, engine: TransformersEngine, name: str = "main") -> None:
+    def __init__(self, engine: TransformersEngine) -> None:
         self.tokens = 0
-        with engine.policies.using(name) as model:
-            voice = engine._voice(model)
-        self._speak, voice._pass = voice._pass, self._count
+        runner = runner_of(engine)
+        self._read, self._decode = runner._read, runner._decode
+        runner._read, runner._decode = self._count_read, self._count_decode
 
-    def _count(self, block, ids_RT, *rest) -> torch.Tensor:
-        self.tokens += ids_RT.numel()
-        return self._speak(block, ids_RT, *rest)
+    def _count_read(self, spans: list[Span]) -> list[Drawn]:
+        self.tokens += sum(span.end - span.start for span in spans)
+        return self._read(spans)
+
+    def _count_decode(self, rows: list[Row]) -> None:
+        self.tokens += len(rows)
+        self._decode(rows)
 
 
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.0}, {"top_k": 5}, {"top_p": 0.7}])
@@ -83,9 +93,9 @@ def test_conversations_go_as_the_plain_way_has_them(policies, sampling):
     same(asyncio.run(talk(TransformersEngine(policies), 3, **sampling)), plain)
 
 
-@pytest.mark.parametrize("max_tokens", [1, 2, AHEAD + 40])
+@pytest.mark.parametrize("max_tokens", [1, 2, 100])
 def test_replies_of_any_length_can_be_gone_on_with(make_policies, max_tokens):
-    """One token: equal prompts have one place. Many: the block grows while they are said."""
+    """One token: equal prompts are read once. Many: blocks are added while they are drawn."""
     policies = make_policies("full")
     plain = asyncio.run(talk(TransformersEngine(policies, graphs=False), 2, max_tokens=max_tokens))
     same(asyncio.run(talk(TransformersEngine(policies), 2, max_tokens=max_tokens)), plain)
@@ -96,11 +106,11 @@ def test_adapters_share_a_batch_and_keep_their_voices(make_policies):
     names = ("main", "rival", "base")
     plain = asyncio.run(talk(TransformersEngine(policies, graphs=False), 2, names))
     engine = TransformersEngine(policies)
-    batches: list[int] = []
-    generate = engine._generate
-    engine._generate = lambda batch: batches.append(len(batch)) or generate(batch)
+    runner, passes = runner_of(engine), list[int]()
+    decode = runner._decode
+    runner._decode = lambda rows: passes.append(len(rows)) or decode(rows)
     same(asyncio.run(talk(engine, 2, names)), plain)
-    assert batches == [len(OPENINGS)] * 2
+    assert passes == [len(OPENINGS)] * 10, "after the first token, five for each turn"
 
 
 def test_rows_that_end_early_leave_what_they_said_to_go_on_with(make_policies):
@@ -140,20 +150,66 @@ def test_forks_of_a_conversation_all_find_it(make_policies):
     assert reading.tokens < 5 * 20
 
 
-def test_nothing_is_met_by_chance(make_policies):
-    """The same words in another game: they are read anew, so that what was said before, in a run
-    that was not resumed or in an evaluation, cannot move a digit."""
+def test_what_is_cached_changes_no_digit(make_policies):
+    """Conversations after others with the same words, of which all, some or nothing is cached."""
     policies = make_policies("full")
-    fresh = asyncio.run(talk(TransformersEngine(policies), 2))
+    fresh = digits(asyncio.run(talk(TransformersEngine(policies), 2)))
     engine = TransformersEngine(policies)
-    asyncio.run(talk(engine, 2))
-    # A batch of another shape leaves the same words with other digits behind.
     asyncio.run(together(engine, [ask(text, i) for i, text in enumerate(OPENINGS[:3])]))
-    assert digits(asyncio.run(talk(engine, 2))) == digits(fresh)
-    copied = replace(fresh[0], prompt_ids=list(fresh[0].prompt_ids))
+    assert digits(asyncio.run(talk(engine, 2))) == fresh
     reading = Reading(engine)
-    asyncio.run(together(engine, [ask("go on", 1, previous=copied, max_tokens=1)]))
-    assert reading.tokens > len(copied.prompt_ids)
+    assert digits(asyncio.run(talk(engine, 2))) == fresh
+    whole, reading.tokens = reading.tokens, 0
+    engine.publish()
+    assert digits(asyncio.run(talk(engine, 2))) == fresh
+    assert whole < reading.tokens
+
+
+@pytest.mark.parametrize("kind", ["full", "lora"])
+def test_a_request_has_the_same_digits_alone_and_in_any_company(make_policies, kind):
+    """Prompts and replies of unlike lengths, one of them longer than a chunk of attention."""
+    policies = make_policies(kind, ("main", "rival"))
+    texts = [*OPENINGS, "long " * 60]
+
+    def asked(i: int) -> Request:
+        return ask(texts[i], i, ("main", "rival", "base")[i % 3], max_tokens=3 + 5 * (i % 4))
+
+    async def staggered(engine: TransformersEngine) -> list[Turn]:
+        waiting = []
+        for i in range(len(texts)):
+            waiting.append(asyncio.ensure_future(engine.act(asked(i))))
+            await asyncio.sleep(0.003 * (i % 3))
+        return await asyncio.gather(*waiting)
+
+    async def at_once(engine: TransformersEngine) -> list[Turn]:
+        return await together(engine, list(map(asked, range(len(texts)))))
+
+    alone = [
+        asyncio.run(together(TransformersEngine(policies), [asked(i)]))[0]
+        for i in range(len(texts))
+    ]
+    for way in (at_once, staggered):
+        assert digits(asyncio.run(way(TransformersEngine(policies)))) == digits(alone)
+    few = TransformersEngine(policies, max_batch=2)
+    assert digits(asyncio.run(at_once(few))) == digits(alone)
+
+
+def test_a_finished_game_does_not_wait_for_the_longest_reply(make_policies):
+    """Its next turn begins while another's first is still being drawn."""
+    engine = TransformersEngine(make_policies("full"))
+    ended: list[str] = []
+
+    async def game(name: str, turns: int, tokens: int) -> None:
+        last = None
+        for _ in range(turns):
+            last = await engine.act(ask("go", 1, previous=last, max_tokens=tokens))
+        ended.append(name)
+
+    async def both() -> None:
+        await asyncio.gather(game("long", 1, 200), game("short", 4, 3))
+
+    asyncio.run(both())
+    assert ended == ["short", "long"]
 
 
 def test_weights_put_in_the_place_of_others_are_seen_when_they_are_published(make_policies):
@@ -183,61 +239,83 @@ def test_weights_that_moved_read_everything_anew(make_policies, kind):
     same(asyncio.run(together(engine, asked)), plain)
 
 
-def test_learning_lets_go_of_what_was_said_unless_games_are_under_way(make_policies):
+def cached(engine: TransformersEngine) -> int:
+    """Blocks that hold something that may be found again."""
+    return sum(len(runner.cache._nodes) for runner in engine._all_runners())
+
+
+def test_learning_drops_what_was_computed_unless_games_are_under_way(make_policies):
     engine = TransformersEngine(make_policies("full"))
 
     async def learn_between(busy: bool) -> int:
         await talk(engine, 1)
-        assert engine._kept.blocks
+        assert cached(engine)
         if busy:
             with engine.outside():
                 async with engine.learning():
-                    return len(engine._kept.blocks)
+                    return cached(engine)
         async with engine.learning():
-            return len(engine._kept.blocks)
+            return cached(engine)
 
     assert asyncio.run(learn_between(busy=True)) > 0
     assert asyncio.run(learn_between(busy=False)) == 0
     asyncio.run(talk(engine, 1))
     engine.publish()
-    assert engine._kept.blocks == []
+    assert cached(engine) == 0
 
 
-def test_what_is_kept_is_bounded_and_the_oldest_goes_first(make_policies):
+BLOCK_GB = 32 * 1536 / 2**30  # what a block of nano takes
+
+
+def test_a_cache_that_holds_few_rows_changes_no_digit(make_policies):
+    """Rows make room for others in the middle of their replies, and go on later."""
     policies = make_policies("full")
+    free = digits(asyncio.run(talk(TransformersEngine(policies), 2, max_tokens=70)))
+    engine = TransformersEngine(policies, cache_gb=13 * BLOCK_GB)
+    runner, preempted = runner_of(engine), list[int]()
+    preempt = runner.scheduler._preempt
+    runner.scheduler._preempt = lambda: preempted.append(1) or preempt()
+    assert digits(asyncio.run(talk(engine, 2, max_tokens=70))) == free
+    assert preempted and runner.cache.size <= 13
+
+
+def test_a_request_larger_than_the_whole_cache_fails_by_itself(make_policies):
+    engine = TransformersEngine(make_policies("full"), cache_gb=9 * BLOCK_GB)
+
+    async def three() -> list[Turn | BaseException]:
+        asked = [ask("a", 0), ask("x" * 300, 1), ask("b", 2)]
+        return await asyncio.gather(*map(engine.act, asked), return_exceptions=True)
+
+    first, large, last = asyncio.run(three())
+    assert isinstance(large, VoidGame)
+    assert "a reply of up to 6 does not fit: the cache has 256 positions" in str(large)
+    assert isinstance(first, Turn) and isinstance(last, Turn)
+
+
+def test_a_cache_that_cannot_grow_serves_with_what_it_has(make_policies, monkeypatch, caplog):
+    policies = make_policies("full")
+    free = digits(asyncio.run(talk(TransformersEngine(policies), 1, max_tokens=70)))
     engine = TransformersEngine(policies)
-    first = asyncio.run(together(engine, [ask("tell me", 0)]))[0]
-    size = engine._kept.blocks[0].bytes
-    bounded = TransformersEngine(policies, cache_gb=2 * 3.5 * size / 2**30)
-    turns = [asyncio.run(together(bounded, [ask("tell me", i)]))[0] for i in range(6)]
-    assert len(bounded._kept.blocks) == 3
-    reading = Reading(bounded)
-    asyncio.run(together(bounded, [ask("go on", 7, previous=turns[5], max_tokens=1)]))
-    short, reading.tokens = reading.tokens, 0
-    asyncio.run(together(bounded, [ask("go on", 7, previous=turns[0], max_tokens=1)]))
-    assert short < len(first.prompt_ids) + len(first.token_ids) < reading.tokens
+    runner = runner_of(engine)
+    zeros = torch.zeros
 
+    def scarce(shape, *rest, **options):
+        if isinstance(shape, tuple) and len(shape) == 6 and shape[3] > 9:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return zeros(shape, *rest, **options)
 
-def test_a_conversation_that_went_on_leaves_its_old_place(make_policies):
-    engine = TransformersEngine(make_policies("full"))
-    asyncio.run(talk(engine, 4))
-    assert len(engine._kept.blocks) == 1
+    monkeypatch.setattr("sparring.engines.local.runner.FIRST_BLOCKS", 8)
+    with torch.inference_mode():
+        assert runner._grow(8)
+    monkeypatch.setattr(torch, "zeros", scarce)
+    assert digits(asyncio.run(talk(engine, 1, max_tokens=70))) == free
+    assert runner.cache.size == 9 and "no memory for a cache of" in caplog.text
 
+    async def too_long() -> Turn:
+        return await engine.act(ask("x" * 300, 1))
 
-def test_a_batch_larger_than_the_cache_is_spoken_in_parts(make_policies):
-    """And a prompt longer than all of it has a part of its own."""
-    policies = make_policies("full")
-    plain = asyncio.run(talk(TransformersEngine(policies, graphs=False), 2))
-    engine = TransformersEngine(policies, cache_gb=2 * 100 * 1536 / 2**30)  # a hundred tokens
-    parts: list[int] = []
-    with policies.using("main") as model:
-        voice = engine._voice(model)
-    speak = voice._speak
-    voice._speak = lambda rows, places: parts.append(len(rows)) or speak(rows, places)
-    same(asyncio.run(talk(engine, 2)), plain)
-    assert len(parts) > 2 and sum(parts) == 2 * len(OPENINGS)
-    assert len(asyncio.run(together(engine, [ask("x" * 500, 0)]))[0].token_ids) == 6
-    assert sum(block.bytes for block in engine._kept.blocks) <= engine._kept.most
+    with pytest.raises(VoidGame, match="no memory is left for a larger cache"):
+        asyncio.run(too_long())
 
 
 def make(kind: str) -> FullPolicies:
@@ -279,7 +357,7 @@ def test_other_families(kind, caplog):
     if kind == "gpt2":
         assert "transformers' own forward pass: gpt2 is not one of llama" in caplog.text
     else:
-        assert "step by step" in caplog.text
+        assert "plain torch over a paged cache" in caplog.text
 
 
 class Narrow:
@@ -287,15 +365,14 @@ class Narrow:
 
     def __init__(self, engine: TransformersEngine, most: int, error: RuntimeError) -> None:
         self.most, self.error, self.sizes = most, error, []
-        with engine.policies.using("main") as model:
-            voice = engine._voice(model)
-        self._speak, voice._pass = voice._pass, self._try
+        runner = runner_of(engine)
+        self._decode, runner._decode = runner._decode, self._try
 
-    def _try(self, block, ids_RT, *rest) -> torch.Tensor:
-        if ids_RT.shape[1] == 1 and len(ids_RT) > self.most:  # the prompts have been read
-            self.sizes.append(len(ids_RT))
+    def _try(self, rows: list[Row]) -> None:
+        if len(rows) > self.most:
+            self.sizes.append(len(rows))
             raise self.error
-        return self._speak(block, ids_RT, *rest)
+        self._decode(rows)
 
 
 @pytest.mark.parametrize(
@@ -305,14 +382,14 @@ class Narrow:
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
     ],
 )
-def test_a_batch_that_runs_out_of_memory_goes_in_halves(make_policies, error, caplog):
+def test_rows_that_run_out_of_memory_are_tried_in_halves(make_policies, error, caplog):
     policies = make_policies("full")
     plain = asyncio.run(talk(TransformersEngine(policies, graphs=False), 2))
     engine = TransformersEngine(policies)
     narrow = Narrow(engine, 2, error)
     same(asyncio.run(talk(engine, 2)), plain)
     assert narrow.sizes[:2] == [6, 3]
-    assert "a batch of 6 requests does not fit the memory: it goes in halves" in caplog.text
+    assert "6 requests at once do not fit the memory: half as many are tried" in caplog.text
 
 
 def test_a_request_that_does_not_fit_alone_fails_by_itself(make_policies):
@@ -325,7 +402,7 @@ def test_a_request_that_does_not_fit_alone_fails_by_itself(make_policies):
 
     alone, other = asyncio.run(both())
     assert isinstance(alone, VoidGame)
-    assert "one request alone does not fit the device's memory: 9 GiB" in str(alone)
+    assert "does not fit: the device's memory is full: 9 GiB" in str(alone)
     assert isinstance(other, Turn) and len(other.token_ids) == 1
 
 
@@ -349,15 +426,3 @@ def test_an_adapter_of_another_rank_is_refused_and_nothing_moves(make_policies):
     with pytest.raises(ValueError, match=r"lora_A.* is \(8, 192\) there and \(4, 192\) here"):
         policies.load("main", wide.state("main"))
     assert digits(asyncio.run(talk(engine, 1, ("main", "rival")))) == digits(before)
-
-
-def test_blocks_too_large_to_keep_push_nothing_out():
-    from sparring.engines.local.blocks import Place, make_block
-    from sparring.engines.local.rows import Row
-
-    kept = Kept(most=1000)
-    small, large = (make_block((1, 1, 1), 1, places, torch.zeros(1)) for places in (100, 1000))
-    row = Row(("main", 0), [1, 2], Sampling(), 0)
-    kept.add(small, [Place(row.prompt, row.policy, small, row, 2)])
-    kept.add(large, [Place([3], row.policy, large, row, 2)])
-    assert kept.blocks == [small]

@@ -1,0 +1,92 @@
+"""Which numbers of rows a matrix product may have, so that each row gets the same bits in all of
+them. Libraries choose another order of summation for another shape; which ones agree is tried on
+the model's own matrices, and what does not agree is not used."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from sparring.engines.local.decoder import Decoder, Linear
+
+log = logging.getLogger(__name__)
+
+HEAD_ROWS = 1024  # the head is never asked for more
+_TRIED = 3  # groups of rows of each size
+
+
+def without_split_k() -> None:
+    """Products of few rows are otherwise summed up in parts, as many as the number of rows decides.
+    For the whole process, so that a learner beside an engine always computes alike."""
+    matmul = torch.backends.cuda.matmul
+    for name in (
+        "allow_bf16_reduced_precision_reduction",
+        "allow_fp16_reduced_precision_reduction",
+    ):
+        try:
+            setattr(matmul, name, (False, False))
+        except (TypeError, ValueError, RuntimeError):  # an older torch knows the first of the two
+            setattr(matmul, name, False)
+
+
+def invariant_sizes(decoder: Decoder, sizes: Sequence[int], device: torch.device) -> list[int]:
+    """Those of these numbers of rows that agree with one another, and with 512 rows."""
+    reference = 512 if 512 in sizes else sizes[-1]
+    agree = [size for size in sizes if _agree(decoder, size, reference, device)]
+    if dropped := [size for size in sizes if size not in agree]:
+        log.info("products of %s rows round otherwise and are padded to more", dropped)
+    return agree
+
+
+def invariant_step(decoder: Decoder) -> tuple[int, bool]:
+    """The smallest number all of whose multiples agree, on a CPU; and whether there is one."""
+    device = torch.device("cpu")
+    for step in (4, 8, 16, 32):
+        sizes = [step * n for n in (1, 2, 3, 5, 8)]
+        if all(_agree(decoder, size, 256, device) for size in sizes):
+            return step, True
+    log.warning(
+        "on this processor a row of a matrix product depends on how many rows there are: "
+        "runs repeat exactly in lockstep only"
+    )
+    return 4, False
+
+
+def _agree(decoder: Decoder, size: int, reference: int, device: torch.device) -> bool:
+    for linear, width, head in _shapes(decoder):
+        if head and size > HEAD_ROWS:
+            continue
+        rows = max(size, reference)
+        generator = torch.Generator(device).manual_seed(0)
+        like = decoder.embedding
+        x = torch.randn(rows, width, generator=generator, device=device).to(like.dtype)
+        adapter = None if not linear.adapters else torch.zeros_like(x[:, 0], dtype=torch.int64)
+        whole = _product(linear, x, adapter, reference)
+        for start in range(0, min(rows, _TRIED * size), size):
+            part = slice(start, start + size)
+            if start + size > rows:
+                break
+            theirs = None if adapter is None else adapter[part]
+            if not torch.equal(linear(x[part], theirs), whole[part]):
+                return False
+    return True
+
+
+def _product(linear: Linear, x: Tensor, adapter: Tensor | None, size: int) -> Tensor:
+    parts = [slice(start, start + size) for start in range(0, len(x), size)]
+    return torch.cat([linear(x[p], None if adapter is None else adapter[p]) for p in parts])
+
+
+def _shapes(decoder: Decoder) -> Iterator[tuple[Linear, int, bool]]:
+    """One matrix of each shape, and the head."""
+    seen = set()
+    for layer in decoder.layers:
+        for linear in layer.linears:
+            key = linear.weight.shape, linear.bias is None
+            if key not in seen:
+                seen.add(key)
+                yield linear, linear.weight.shape[1], False
+    yield Linear([], decoder.head, None), decoder.head.shape[1], True

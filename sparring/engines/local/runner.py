@@ -1,0 +1,459 @@
+"""Computes what the scheduler plans: reads prompts and draws tokens for the rows of one model over
+a paged cache. On a GPU with Triton's kernels and captured decode steps, on a CPU with plain torch.
+
+A row's numbers do not depend on who shares its pass. Matrix products are padded to numbers of rows
+that give each row the same bits (`invariant` tries them on the model's own weights), attention sums
+positions up in an order that the row alone decides, and each request draws with its own seed.
+
+Shapes: N tokens, B rows, V vocabulary, W blocks of a row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sparring.engines.local import torch_ops
+from sparring.engines.local.decoder import Cache, Decoder
+from sparring.engines.local.generate import out_of_memory, stopped
+from sparring.engines.local.invariant import invariant_sizes, invariant_step, without_split_k
+from sparring.engines.local.masking import mask_logits
+from sparring.engines.local.paged_cache import BLOCK, SCRATCH, PagedCache
+from sparring.engines.local.pages import CHUNK, Pages, reading
+from sparring.engines.local.rows import Row
+from sparring.engines.local.sampling import draw as draw_truncated
+from sparring.engines.local.sampling import uniforms
+from sparring.engines.local.scheduler import Scheduler, Span
+from sparring.run import interrupt
+
+log = logging.getLogger(__name__)
+
+STEPS = 16  # decode steps between two looks at what was drawn, on a GPU; half where rows end soon
+SIZES = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)  # rows of products
+READ = 8192  # tokens of prompts between two chunks of steps, on a GPU
+READ_CPU = 1024  # what a layer makes of so many stays in the processor's cache
+SHARE = 0.5  # of a GPU's free memory, for keys and values
+CPU_BYTES = 4 * 2**30
+FIRST_BLOCKS = 64  # that a cache begins with
+HEAD_ROWS = 512  # rows of logits at a time
+_STATE = ("token", "position", "seed", "drawn", "left", "adapter")
+
+
+Drawn = tuple[list[Row], Tensor, Tensor]  # rows with a token and a logprob of each
+
+
+class Runner:
+    """One model, its cache and its scheduler."""
+
+    def __init__(
+        self,
+        model: Any,
+        chat: Any,
+        *,
+        kernels: bool,
+        max_rows: int = 512,
+        cache_bytes: int | None = None,
+        invariant: bool = True,
+    ) -> None:
+        with torch.inference_mode(False), torch.no_grad():
+            self.decoder = Decoder.of(model)
+        self.chat, self.device, self.dtype = chat, model.device, model.dtype
+        self.kit: Any = torch_ops
+        if kernels:
+            from sparring.engines.local import kernels as triton_kernels
+
+            self.kit = triton_kernels
+        self.ends: frozenset[int] = frozenset()
+        self.captures = self.device.type == "cuda"
+        self.steps = STEPS if kernels else 1
+        self.read_size = READ if self.captures else READ_CPU
+        self.cache = PagedCache(0)
+        self.scheduler = Scheduler(
+            self.cache, max_rows=max_rows, grow=self._grow, capacity=self._capacity
+        )
+        self._most_bytes = cache_bytes
+        self._tensors = torch.empty(0)
+        self._adapters: dict[str, tuple[int, int]] = {}  # laid side by side, and their revisions
+        self._adapters_moved = False
+        self._drop_graphs()
+        self._wants_invariance, self._sizes, self._step_of_rows = invariant, list[int](), 0
+        self.row_invariant = invariant  # until it is found out that it cannot be had
+        self._buffers_made = False
+
+    # ── what the engine asks for ────────────────────────────────────────────────────────────────
+
+    def add(self, row: Row) -> None:
+        if row.needs > self.decoder.limit:  # kernels do not look where the rotary table ends
+            raise ValueError(
+                f"a prompt and its reply need {row.needs} positions, "
+                f"and the model has {self.decoder.limit}"
+            )
+        self.scheduler.add(row)
+
+    @property
+    def busy(self) -> bool:
+        return self.scheduler.busy
+
+    def abort(self, error: Exception) -> list[Row]:
+        """Drop all rows, with an error that is none of theirs."""
+        rows = self.scheduler.drop_all()
+        self.cache.copies.clear()
+        for row in rows:
+            row.error = error
+        return rows
+
+    def adapter(self, name: str | None, revision: tuple[int, int]) -> int:
+        """The number by which rows ask for an adapter of peft's with this name."""
+        if name is None or not self.decoder.lora:
+            return -1
+        if self._adapters.get(name) != revision:
+            self._adapters[name] = revision
+            self._adapters_moved = True
+        return list(self._adapters).index(name)
+
+    def forget(self) -> None:
+        """Weights have moved: what was computed is of no use any more. No row may be under way."""
+        self.cache.clear()
+        self._adapters.clear()
+
+    @torch.inference_mode()
+    def round(self) -> list[Row]:
+        """Read some prompts and draw some tokens; the rows that ended."""
+        interrupt.check()
+        self._prepare()
+        ended, message = list[Row](), ""
+        try:
+            self._round(ended)
+        except Exception as error:
+            if not isinstance(error, RuntimeError) or not out_of_memory(error):
+                return ended + self.abort(error)
+            message = str(error)
+        if message:  # out of the handler: what was allocated is held by the error until here
+            log.warning(
+                "%d requests at once do not fit the memory: half as many are tried",
+                len(self.scheduler.rows),
+            )
+            self.cache.copies.clear()
+            self.scheduler.start_over(f"the device's memory is full: {message}")
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+        return ended + self.scheduler.settle()
+
+    def _round(self, ended: list[Row]) -> None:
+        scheduler, read, drawn = self.scheduler, 0, list[Drawn]()
+        scheduler.admit()
+        while spans := scheduler.spans(self.read_size):
+            drawn += self._read(spans)
+            scheduler.read(spans)
+            read += sum(span.end - span.start for span in spans)
+            if not scheduler.more_to_read(read, self.read_size):
+                break
+        # One look at all first tokens: the device goes on reading while the host prepares.
+        for some, tokens, logprobs in drawn:
+            for row, token, logprob in zip(some, tokens.tolist(), logprobs.tolist(), strict=True):
+                self._append(row, [token], [logprob])
+        ended += scheduler.settle()  # now: they are to be given back whatever goes wrong below
+        rows = scheduler.speaking(self._steps())
+        if rows:
+            self._decode(rows)
+
+    def _steps(self) -> int:
+        """Steps until the next look: half as many where an eighth of the rows ends before it."""
+        rows = self.scheduler.rows.values()
+        if any(row.trie for row in rows):  # what one may draw next depends on what it has drawn
+            return 1
+        soon = sum(row.left < self.steps for row in rows)
+        return self.steps if 8 * soon <= len(rows) else max(1, self.steps // 2)
+
+    # ── memory ──────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def _block_bytes(self) -> int:
+        layers, heads, width = self.decoder.shape
+        return 2 * layers * heads * BLOCK * width * self.dtype.itemsize
+
+    def _capacity(self) -> int:
+        """How many blocks there may be at most."""
+        most = self._most_bytes
+        if most is None and self.device.type == "cuda":
+            most = int((torch.cuda.mem_get_info(self.device)[0] + self._tensors.nbytes) * SHARE)
+        return max(1, (most or CPU_BYTES) // self._block_bytes - 1)
+
+    def _grow(self, blocks: int) -> bool:
+        """Have so many blocks, as far as they are allowed and there is memory for them."""
+        have, most = self.cache.size - 1, self._capacity()
+        wanted = min(most, max(blocks, 2 * have, FIRST_BLOCKS))
+        if wanted <= have:
+            return False
+        layers, heads, width = self.decoder.shape
+        shape = (2, layers, heads, wanted + 1, BLOCK, width)
+        try:
+            # Zeros: a position that nobody sees still takes part, with weight nought.
+            tensors = torch.zeros(shape, dtype=self.dtype, device=self.device)
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            log.warning("no memory for a cache of %d positions: %d stay", wanted * BLOCK, have)
+            return False
+        if have:
+            tensors[:, :, :, : have + 1] = self._tensors
+        self._tensors = tensors
+        self._drop_graphs()
+        self.cache.grow(wanted)
+        return True
+
+    def _caches(self) -> list[Cache]:
+        return list(zip(*self._tensors, strict=True))
+
+    def _copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        if pairs:
+            source, to = (
+                torch.tensor(side, device=self.device) for side in zip(*pairs, strict=True)
+            )
+            self._tensors[:, :, :, to] = self._tensors[:, :, :, source]
+
+    # ── rows of products ────────────────────────────────────────────────────────────────────────
+
+    def _prepare(self) -> None:
+        """Lay out adapters that are new, and find out which numbers of rows may be computed."""
+        if self._adapters_moved:
+            before = len(self.decoder.layers[0].qkv.adapters)
+            self.decoder.set_adapters(list(self._adapters))
+            self._adapters_moved = False
+            if len(self._adapters) != before:
+                self._sizes, self._step_of_rows = [], 0
+        if self._sizes or self._step_of_rows:
+            return
+        if self.captures:
+            without_split_k()
+            most = self.scheduler.max_rows
+            sizes = [size for size in SIZES if size <= max(READ, most)]
+            if self._wants_invariance:
+                sizes = invariant_sizes(self.decoder, sizes, self.device)
+            self._sizes = sizes
+            self.row_invariant = self._wants_invariance
+            self.read_size = min(READ, sizes[-1])
+        else:
+            self._step_of_rows, self.row_invariant = invariant_step(self.decoder)
+
+    def _padded(self, rows: int) -> int:
+        if self._step_of_rows:
+            return -(-rows // self._step_of_rows) * self._step_of_rows
+        return next(size for size in self._sizes if size >= rows)
+
+    # ── reading prompts ─────────────────────────────────────────────────────────────────────────
+
+    def _read(self, spans: list[Span]) -> list[Drawn]:
+        """Compute these positions, and draw the first token of each row that is read to its end and
+        of those that follow it."""
+        self._copy(self.cache.copies)
+        self.cache.copies.clear()
+        ids = [i for row, start, end in spans for i in row.ids[start:end]]
+        size = self._padded(len(ids))
+        pages = reading(
+            [(row.blocks, start, end) for row, start, end in spans], size, 16, self.device
+        )
+        adapter_N = None
+        if self._adapters:
+            adapter_B = self._whole([*(span.row.adapter for span in spans), -1])
+            adapter_N = adapter_B[pages.row_N]
+        hidden_NH = self.decoder.hidden(
+            self._whole(ids + [0] * (size - len(ids))),
+            adapter_N,
+            self.kit,
+            self._caches(),
+            pages,
+        )
+        last, drawing = -1, list[tuple[Row, int]]()
+        for span in spans:
+            last += span.end - span.start
+            if span.draws:
+                drawing.append((span.row, last))
+        drawn = list[Drawn]()
+        for start in range(0, len(drawing), HEAD_ROWS):
+            drawn += self._draw_first(drawing[start : start + HEAD_ROWS], hidden_NH)
+        return drawn
+
+    def _draw_first(self, drawing: list[tuple[Row, int]], hidden_NH: Tensor) -> list[Drawn]:
+        at = [place for _, place in drawing]
+        at += [0] * (self._padded(len(at)) - len(at))
+        logits_BV = F.linear(hidden_NH[self._whole(at)], self.decoder.head)
+        rows, index, copies = list[Row](), list[int](), list[tuple[int, int]]()
+        for number, (leader, _) in enumerate(drawing):
+            group = [leader, *self.scheduler.followers.get(id(leader), ())]
+            rows += group
+            index += [number] * len(group)
+        drawn = list[Drawn]()
+        for start in range(0, len(rows), HEAD_ROWS):
+            part = rows[start : start + HEAD_ROWS]
+            logits = logits_BV[self._whole(index[start : start + HEAD_ROWS])]
+            drawn.append((part, *self._draw(part, logits)))
+        for leader, _ in drawing:
+            for row in self.scheduler.followers.get(id(leader), ()):
+                if row.blocks and len(row.prompt) % BLOCK:
+                    copies.append((leader.blocks[len(row.blocks) - 1], row.blocks[-1]))
+        self._copy(copies)
+        return drawn
+
+    def _draw(self, rows: list[Row], logits_BV: Tensor) -> tuple[Tensor, Tensor]:
+        temperature_B = self._real([row.sampling.temperature for row in rows])
+        seed_B = self._whole([row.seed for row in rows])
+        drawn_B = self._whole([len(row.token_ids) for row in rows])
+        shape = self.decoder.logits
+        token_B, logprob_B = self.kit.draw(
+            logits_BV, temperature_B, seed_B, drawn_B, shape.scale, shape.cap
+        )
+        if not any(row.truncated for row in rows):
+            return token_B, logprob_B
+        return self._truncated(rows, logits_BV, seed_B, drawn_B, token_B, logprob_B)
+
+    def _truncated(
+        self, rows: list[Row], logits_BV: Tensor, seed_B: Tensor, drawn_B: Tensor, token_B: Tensor,
+        logprob_B: Tensor,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """The rows that ask for top-k, top-p or legal actions draw again, from what is left."""
+        logits_BV = self.decoder.logits.of(logits_BV.float())
+        again_B, theirs_B = draw_truncated(
+            mask_logits(logits_BV, [row.next_tokens for row in rows]),
+            self._real([row.sampling.temperature for row in rows]),
+            self._whole([row.sampling.top_k for row in rows]),
+            self._real([row.sampling.top_p for row in rows]),
+            uniforms(seed_B, drawn_B),
+        )
+        these_B = torch.tensor([row.truncated for row in rows], device=self.device)
+        return torch.where(these_B, again_B, token_B), torch.where(these_B, theirs_B, logprob_B)
+
+    def _append(self, row: Row, tokens: list[int], logprobs: list[float]) -> None:
+        row.append(tokens, logprobs, self.ends, partial(stopped, self.chat))
+
+    # ── drawing token after token ───────────────────────────────────────────────────────────────
+
+    def _decode(self, rows: list[Row]) -> None:
+        """Some steps for all rows, and one look at what they drew: what a row draws after its end
+        is dropped."""
+        steps = min(self._steps(), max(row.left for row in rows))
+        n, size = len(rows), self._padded(len(rows))
+        longest = max(min(row.length - 1 + steps, row.needs - 1) for row in rows)
+        if not self._buffers_made:
+            self._make_buffers()
+        self._load(rows, size, longest)
+        if self.captures:  # few graphs: each for a power of two of chunks
+            longest = CHUNK << (max(0, longest - 1) // CHUNK).bit_length()
+        step = self._step_of(size, longest)
+        truncated = any(row.truncated for row in rows)
+        for number in range(steps):
+            step()
+            if truncated:
+                drawn_B = self._state["drawn"][:n]
+                seed_B = self._state["seed"][:n]
+                token_B, logprob_B = self._truncated(
+                    rows, self._logits[:n], seed_B, drawn_B - 1,
+                    self._tokens[number, :n], self._logprobs[number, :n],
+                )  # fmt: skip
+                self._state["token"][:n] = self._tokens[number, :n] = token_B
+                self._logprobs[number, :n] = logprob_B
+        tokens = self._tokens[:steps, :n].T.tolist()
+        logprobs = self._logprobs[:steps, :n].T.tolist()
+        for row, ids, values in zip(rows, tokens, logprobs, strict=True):
+            self._append(row, ids, values)
+            row.computed = row.length - 1
+
+    def _make_buffers(self) -> None:
+        most = max(self._padded(self.scheduler.max_rows), 1)
+        whole = {"dtype": torch.int64, "device": self.device}
+        self._state = {name: torch.zeros(most, **whole) for name in _STATE}
+        self._each, self._one = torch.arange(most, **whole), torch.ones(most, **whole)
+        self._turn = torch.zeros(most, **whole)
+        self._temperature = torch.ones(most, dtype=torch.float32, device=self.device)
+        self._table = torch.zeros(most, -(-self.decoder.limit // BLOCK) + 1, **whole)
+        self._tokens = torch.zeros(STEPS, most, **whole)
+        self._logprobs = torch.zeros(STEPS, most, dtype=torch.float32, device=self.device)
+        self._logits = torch.zeros(
+            most, len(self.decoder.head), dtype=self.dtype, device=self.device
+        )
+        self._buffers_made = True
+
+    def _load(self, rows: list[Row], size: int, longest: int) -> None:
+        """The state of these rows, and of padding that writes to nobody's block, on the device."""
+        n, width = len(rows), -(-longest // BLOCK) or 1
+        state = np.zeros((len(_STATE), size), dtype=np.int64)
+        columns = [
+            (r.token_ids[-1], r.length - 1, r.seed, len(r.token_ids), r.left, r.adapter)
+            for r in rows
+        ]
+        state[:, :n] = np.array(columns, dtype=np.int64).T
+        table = np.full((size, width), SCRATCH, dtype=np.int64)
+        for i, row in enumerate(rows):
+            table[i, : len(row.blocks)] = row.blocks[:width]
+        moved = torch.from_numpy(state).to(self.device)
+        for name, values in zip(_STATE, moved, strict=True):
+            self._state[name][:size] = values
+        self._table[:size, :width] = torch.from_numpy(table).to(self.device)
+        self._temperature[:n] = self._real([row.sampling.temperature for row in rows])
+        self._turn.zero_()
+
+    def _drop_graphs(self) -> None:
+        self._graphs: dict[Any, Any] = {}
+        self._pool: Any = None  # of memory that all graphs compute in: they run one after another
+
+    def _step_of(self, size: int, longest: int) -> Any:
+        """The decode step for so many rows: a captured graph on a GPU."""
+        step = partial(self._step, size, longest)
+        if not self.captures:
+            return step
+        key = (size, longest, len(self._adapters))
+        if key not in self._graphs:
+            kept = {name: values.clone() for name, values in self._state.items()}
+            table = self._table.clone()
+            self._table.fill_(SCRATCH)  # what warming up writes, nobody reads
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                step()
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            # Of this thread alone: another one may be learning, and allocate, meanwhile.
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                step()
+            self._graphs[key] = graph
+            for name, values in kept.items():
+                self._state[name].copy_(values)
+            self._table.copy_(table)
+            self._turn.zero_()
+        return self._graphs[key].replay
+
+    def _step(self, size: int, longest: int) -> None:
+        state, each = self._state, self._each[:size]
+        pages = Pages(
+            state["position"][:size], each, self._table[:size], each, each, self._one[:size], 1,
+            longest,
+        )  # fmt: skip
+        hidden = self.decoder.hidden(
+            state["token"][:size],
+            state["adapter"][:size] if self._adapters else None,
+            self.kit,
+            self._caches(),
+            pages,
+        )
+        logits = self._logits[:size]
+        torch.mm(hidden, self.decoder.head.T, out=logits)
+        shape = self.decoder.logits
+        token, logprob = self.kit.draw(
+            logits, self._temperature[:size], state["seed"][:size], state["drawn"][:size],
+            shape.scale, shape.cap,
+        )  # fmt: skip
+        self.kit.advance(token, logprob, state, self._turn, self._tokens, self._logprobs)
+
+    def _whole(self, values: Sequence[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+    def _real(self, values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32, device=self.device)
