@@ -16,6 +16,7 @@ def add_commands(commands: Commands) -> None:
     commands.command()(finetune)
     commands.command()(selfplay)
     commands.command()(merge)
+    commands.command()(serve)
     export = commands.group("export", "Take a run elsewhere.")
     export.command("verl")(export_verl)
     export.command("games")(export_games)
@@ -175,3 +176,23 @@ def save_data(
 
     need_file(out, "OUT")
     console.print(f"{save(source, out, split)} rows in {out}", soft_wrap=True, highlight=False)
+
+
+def serve(
+    policy: Annotated[str, typer.Argument(help="A run, a folder, nano, smollm2, a hub name.")],
+    host: Annotated[
+        str, typer.Option(help="Whom to listen to; 0.0.0.0 is everyone.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16, or auto.")] = "auto",
+) -> None:
+    """Answer OpenAI's HTTP API with a policy: chat, completions, streams, logprobs, token ids."""
+    from sparring.core.errors import ConfigError
+
+    try:
+        from sparring.engines.serve import serve as answer
+    except ImportError as error:
+        raise ConfigError(f"{error.name} is missing: pip install 'sparring[serve]'") from error
+    say(f"http://{host}:{port}/v1 answers as {policy}")
+    answer(policy, host=host, port=port, device=device, dtype=dtype)

@@ -100,7 +100,10 @@ class TransformersEngine(OwnEngine):
         self._runners: WeakKeyDictionary[Any, AnyRunner] = WeakKeyDictionary()
 
     async def act(self, request: Request) -> Turn:
-        prompt_ids = self.chat.prompt_ids(request)
+        return await self.act_on(request, self.chat.prompt_ids(request))
+
+    async def act_on(self, request: Request, prompt_ids: list[int]) -> Turn:
+        """The turn that answers a request whose prompt is these ids."""
         trie = self._trie(request)
         if trie is not None:
             request.sampling = replace(request.sampling, max_tokens=trie.depth)

@@ -1,0 +1,348 @@
+"""The embedded engine behind OpenAI's HTTP API, so that whatever speaks to a server can play with
+or evaluate a policy: chat and completions, streamed or not, logprobs, token ids, stop strings,
+seeds. Every policy that the engine has is a model by its name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from sparring.core.types import Request, Sampling, Turn, VoidGame, derive
+from sparring.engines.local.engine import TransformersEngine
+from sparring.models.chat import RAW
+from sparring.models.thinking import split_thinking
+
+_COMPLETION_TOKENS = 16  # what OpenAI's own API draws where a completion does not say
+_MOST_CHOICES = 128
+
+
+class BadRequest(Exception):
+    """What the client asked for cannot be done; the message says why."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass
+class _Plan:
+    """One HTTP request, read and checked."""
+
+    model: str
+    chat: bool
+    prompts: list[tuple[list[dict[str, str]], list[int]]]  # messages and their ids
+    sampling: Sampling
+    seed: int
+    choices: int
+    logprobs: bool
+    ids: bool
+    usage: bool  # in the last piece of a stream
+    made: int = field(default_factory=lambda: int(time.time()))
+    id: str = field(default_factory=lambda: f"sparring-{random.getrandbits(64):016x}")
+
+    @property
+    def kind(self) -> str:
+        return "chat.completion" if self.chat else "text_completion"
+
+
+class Server:
+    def __init__(self, engine: TransformersEngine, name: str, alias: str) -> None:
+        """`alias` is another name for the engine's policy `name`: what the user called it."""
+        self.engine, self.name, self.alias = engine, name, alias
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/v1/models", self.models),
+                Route("/v1/chat/completions", self.chat, methods=["POST"]),
+                Route("/v1/completions", self.complete, methods=["POST"]),
+                Route("/health", self.health),
+            ]
+        )
+
+    async def health(self, http: HttpRequest) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def models(self, http: HttpRequest) -> Response:
+        names = [self.alias, *self.engine.policies.names()]
+        data = [{"id": n, "object": "model", "created": 0, "owned_by": "sparring"} for n in names]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def chat(self, http: HttpRequest) -> Response:
+        return await self._answer(http, chat=True)
+
+    async def complete(self, http: HttpRequest) -> Response:
+        return await self._answer(http, chat=False)
+
+    async def _answer(self, http: HttpRequest, *, chat: bool) -> Response:
+        try:
+            body = await _body(http)
+            plan = self._plan(body, chat)
+            if body.get("stream"):
+                return StreamingResponse(self._stream(plan), media_type="text/event-stream")
+            turns = await _unless_gone(http, self._turns(plan))
+        except BadRequest as error:
+            return _failed(str(error), error.status)
+        except (VoidGame, ValueError) as error:  # too long for the context or the cache
+            return _failed(str(error), 400)
+        return JSONResponse(self._whole(plan, turns))
+
+    # ── what is asked ───────────────────────────────────────────────────────────────────────────
+
+    def _plan(self, body: dict[str, Any], chat: bool) -> _Plan:
+        asked = body.get("model") or self.alias
+        model = self.name if asked == self.alias else asked
+        if model not in self.engine.policies.names():
+            raise BadRequest(f"there is no model {asked!r}; GET /v1/models lists them", 404)
+        prompts = [_messages(body)] if chat else _prompts(body.get("prompt"))
+        with_ids = [(m, i or self.engine.chat.ids_of(m)) for m, i in prompts]
+        choices = _number(body, "n", 1, low=1, high=_MOST_CHOICES)
+        seed = body.get("seed")
+        logprobs = body.get("logprobs")
+        return _Plan(
+            model=model,
+            chat=chat,
+            prompts=with_ids,
+            sampling=self._sampling(body, chat, max(len(ids) for _, ids in with_ids)),
+            seed=random.getrandbits(62) if seed is None else int(seed),
+            choices=int(choices),
+            logprobs=logprobs is not None and logprobs is not False,
+            ids=bool(body.get("return_token_ids")),
+            usage=bool((body.get("stream_options") or {}).get("include_usage")),
+        )
+
+    def _sampling(self, body: dict[str, Any], chat: bool, longest: int) -> Sampling:
+        limit = self.engine.policies.config.max_position_embeddings
+        room = max(1, limit - longest)
+        most = body.get("max_completion_tokens") or body.get("max_tokens")
+        stop = body.get("stop") or []
+        return Sampling(
+            temperature=float(_number(body, "temperature", 1.0, low=0, high=100)),
+            top_p=float(_number(body, "top_p", 1.0, low=1e-6, high=1)),
+            top_k=max(0, int(_number(body, "top_k", 0, low=-1, high=10**9))),
+            max_tokens=int(most or (room if chat else min(room, _COMPLETION_TOKENS))),
+            stop=tuple([stop] if isinstance(stop, str) else stop),
+        )
+
+    def _requests(self, plan: _Plan) -> list[tuple[Request, list[int]]]:
+        """One for each prompt and choice, each with its own seed; the first has the client's."""
+        each = [prompt for prompt in plan.prompts for _ in range(plan.choices)]
+        seeds = [plan.seed, *(derive(plan.seed, number) for number in range(1, len(each)))]
+        return [
+            (Request("server", plan.model, messages, plan.sampling, seed, (number,)), ids)
+            for number, ((messages, ids), seed) in enumerate(zip(each, seeds, strict=True))
+        ]
+
+    # ── what is answered ────────────────────────────────────────────────────────────────────────
+
+    async def _turns(self, plan: _Plan) -> list[Turn]:
+        return list(
+            await asyncio.gather(*(self.engine.act_on(r, ids) for r, ids in self._requests(plan)))
+        )
+
+    def _whole(self, plan: _Plan, turns: list[Turn]) -> dict[str, Any]:
+        choices = [self._choice(plan, number, turn) for number, turn in enumerate(turns)]
+        return {**_head(plan, plan.kind), "choices": choices, "usage": _usage(turns)}
+
+    def _choice(self, plan: _Plan, number: int, turn: Turn) -> dict[str, Any]:
+        text = _before_stop(turn.text, plan.sampling.stop)
+        choice: dict[str, Any] = {"index": number, "finish_reason": turn.finish}
+        if plan.chat:
+            thoughts, answer = split_thinking(text)
+            message = {"role": "assistant", "content": answer}
+            choice["message"] = message | ({"reasoning_content": thoughts} if thoughts else {})
+        else:
+            choice["text"] = text
+        return choice | self._details(plan, turn)
+
+    def _details(self, plan: _Plan, turn: Turn) -> dict[str, Any]:
+        """Logprobs as the endpoint has them; ids as vLLM gives them."""
+        details: dict[str, Any] = {"logprobs": None}
+        if plan.ids:
+            details |= {"token_ids": turn.token_ids, "prompt_token_ids": turn.prompt_ids}
+        if not plan.logprobs:
+            return details
+        texts = [self.engine.chat.tokenizer.decode([token]) for token in turn.token_ids]
+        pairs = list(zip(texts, turn.logprobs, strict=True))
+        if plan.chat:
+            content = [
+                {"token": text, "logprob": p, "bytes": list(text.encode()), "top_logprobs": []}
+                for text, p in pairs
+            ]
+            return details | {"logprobs": {"content": content, "refusal": None}}
+        offsets = [sum(map(len, texts[:i])) for i in range(len(texts))]
+        found = {"tokens": texts, "token_logprobs": turn.logprobs, "text_offset": offsets}
+        return details | {"logprobs": {**found, "top_logprobs": None}}
+
+    async def _stream(self, plan: _Plan) -> AsyncIterator[str]:
+        """Pieces of text as they are drawn; logprobs and ids come with the last one of a choice. A
+        client that hangs up cancels what is still being drawn for it."""
+        pieces: asyncio.Queue[tuple[int, str | Turn | Exception]] = asyncio.Queue()
+        tasks = [
+            asyncio.create_task(self._listened(number, request, ids, plan, pieces))
+            for number, (request, ids) in enumerate(self._requests(plan))
+        ]
+        kind = "chat.completion.chunk" if plan.chat else plan.kind
+        head, turns = _head(plan, kind), list[Turn]()
+        try:
+            while len(turns) < len(tasks):
+                number, piece = await pieces.get()
+                if isinstance(piece, Exception):
+                    yield _event(
+                        {"error": {"message": str(piece), "type": "invalid_request_error"}}
+                    )
+                    return
+                choice: dict[str, Any] = {"index": number, "finish_reason": None}
+                text = piece if isinstance(piece, str) else ""
+                if plan.chat:
+                    choice["delta"] = {"role": "assistant", "content": text} if text else {}
+                else:
+                    choice["text"] = text
+                if isinstance(piece, Turn):
+                    turns.append(piece)
+                    choice |= {"finish_reason": piece.finish, **self._details(plan, piece)}
+                yield _event({**head, "choices": [choice]})
+            if plan.usage:
+                yield _event({**head, "choices": [], "usage": _usage(turns)})
+            yield "data: [DONE]\n\n"
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _listened(
+        self, number: int, request: Request, ids: list[int], plan: _Plan, pieces: asyncio.Queue[Any]
+    ) -> None:
+        """Put a reply's text into the queue as far as no stop string can begin in it any more, and
+        then its turn."""
+        loop = asyncio.get_running_loop()
+        stops = plan.sampling.stop
+        held = max((len(stop) for stop in stops), default=1) - 1
+        text, sent = "", 0
+
+        def on_text(piece: str) -> None:
+            nonlocal text, sent
+            text += piece
+            until = max(sent, len(_before_stop(text[: len(text) - held], stops)))
+            if until > sent:
+                loop.call_soon_threadsafe(pieces.put_nowait, (number, text[sent:until]))
+                sent = until
+
+        self.engine.listen(request, on_text)
+        try:
+            turn = await self.engine.act_on(request, ids)
+        except (VoidGame, ValueError) as error:
+            pieces.put_nowait((number, error))
+            return
+        rest = _before_stop(turn.text, stops)[sent:]
+        if rest:
+            pieces.put_nowait((number, rest))
+        pieces.put_nowait((number, turn))
+
+
+def serve(policy: str, *, host: str, port: int, device: str = "auto", dtype: str = "auto") -> None:
+    """Load a policy and answer until the process is told to stop."""
+    import uvicorn
+
+    from sparring.engines.load import load_engine
+
+    engine, name = load_engine(policy, device=device, dtype=dtype)
+    uvicorn.run(Server(engine, name, policy).app(), host=host, port=port, log_level="warning")
+
+
+async def _body(http: HttpRequest) -> dict[str, Any]:
+    try:
+        body = await http.json()
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the request is no JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise BadRequest("the request must be a JSON object")
+    return body
+
+
+def _messages(body: dict[str, Any]) -> tuple[list[dict[str, str]], list[int]]:
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise BadRequest("messages must be a list with at least one message")
+    return [{"role": str(m.get("role")), "content": _text(m)} for m in messages], []
+
+
+def _text(message: Any) -> str:
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, list):  # parts, of which text alone can be read here
+        content = "".join(part.get("text", "") for part in content if part.get("type") == "text")
+    if not isinstance(content, str):
+        raise BadRequest("every message must have a text as its content")
+    return content
+
+
+def _prompts(prompt: Any) -> list[tuple[list[dict[str, str]], list[int]]]:
+    """A text, token ids, or several of either."""
+    if isinstance(prompt, str) or (
+        isinstance(prompt, list) and prompt and isinstance(prompt[0], int)
+    ):
+        prompt = [prompt]
+    if not isinstance(prompt, list) or not prompt:
+        raise BadRequest("prompt must be a text, token ids, or a list of either")
+    found = []
+    for one in prompt:
+        text = one if isinstance(one, str) else ""
+        ids = [] if isinstance(one, str) else [int(i) for i in one]
+        found.append(([{"role": RAW, "content": text}], ids))
+    return found
+
+
+def _number(body: dict[str, Any], key: str, default: float, *, low: float, high: float) -> float:
+    value = body.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, int | float) or not low <= value <= high:
+        raise BadRequest(f"{key} must be a number from {low:g} to {high:g}, not {value!r}")
+    return value
+
+
+async def _unless_gone(http: HttpRequest, work: Any) -> Any:
+    """What some work comes to; a client that hangs up cancels it."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=0.2)
+            if not task.done() and await http.is_disconnected():
+                raise BadRequest("the client has gone", 499)
+        return task.result()
+    finally:
+        task.cancel()
+
+
+def _before_stop(text: str, stops: tuple[str, ...]) -> str:
+    """OpenAI's API leaves a stop string out of the text, and what follows it."""
+    ends = [at for stop in stops if (at := text.find(stop)) >= 0]
+    return text[: min(ends)] if ends else text
+
+
+def _head(plan: _Plan, kind: str) -> dict[str, Any]:
+    return {"id": plan.id, "object": kind, "created": plan.made, "model": plan.model}
+
+
+def _usage(turns: list[Turn]) -> dict[str, int]:
+    prompt = sum(len(turn.prompt_ids) for turn in turns)
+    drawn = sum(len(turn.token_ids) for turn in turns)
+    return {"prompt_tokens": prompt, "completion_tokens": drawn, "total_tokens": prompt + drawn}
+
+
+def _event(data: dict[str, Any]) -> str:
+    return f"data: {json.dumps(data)}\n\n"
+
+
+def _failed(message: str, status: int) -> JSONResponse:
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    return JSONResponse({"error": error}, status_code=status)

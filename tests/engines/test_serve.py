@@ -1,0 +1,166 @@
+"""`sparring serve`, asked by the real `openai` client, by httpx where a client would not, and by
+our own engine for players on servers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+import openai
+import pytest
+import uvicorn
+
+from sparring.core.types import Request, Sampling
+from sparring.engines.local.engine import TransformersEngine
+from sparring.engines.openai import OpenAIEngine
+from sparring.engines.serve import Server
+from sparring.models.thinking import split_thinking
+from sparring.run.servers import ServerConfig
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, TransformersEngine]]:
+    from sparring.models.loading import load_model
+    from sparring.models.policies import LoraPolicies
+
+    policies = LoraPolicies(*load_model("nano"), r=4, alpha=8)
+    for name in ("main", "rival"):
+        policies.add(name)
+        for parameter in policies.parameters(name).values():
+            parameter.data.add_(0.1)
+    engine = TransformersEngine(policies)
+    config = uvicorn.Config(Server(engine, "main", "runs/x").app(), port=0, log_level="error")
+    http = uvicorn.Server(config)
+    thread = threading.Thread(target=http.run, daemon=True)
+    thread.start()
+    while not http.started:
+        time.sleep(0.01)
+    port = http.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}/v1", engine
+    http.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture
+def client(server) -> openai.OpenAI:
+    return openai.OpenAI(base_url=server[0], api_key="none", max_retries=0)
+
+
+HELLO = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
+
+
+def test_models_are_the_policies(client) -> None:
+    assert [model.id for model in client.models.list()] == ["runs/x", "base", "main", "rival"]
+
+
+def test_a_chat_has_the_engines_very_tokens(client, server) -> None:
+    reply = client.chat.completions.create(
+        model="rival", messages=HELLO, max_tokens=8, seed=5, logprobs=True, temperature=0.9,
+        extra_body={"return_token_ids": True},
+    )  # fmt: skip
+    request = Request("s", "rival", HELLO, Sampling(temperature=0.9, max_tokens=8), 5)
+    turn = asyncio.run(TransformersEngine(server[1].policies).act(request))
+    choice = reply.choices[0]
+    assert choice.message.content == turn.text and choice.finish_reason == turn.finish
+    assert choice.token_ids == turn.token_ids and choice.prompt_token_ids == turn.prompt_ids
+    assert [part.logprob for part in choice.logprobs.content] == turn.logprobs
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (
+        len(turn.prompt_ids), len(turn.token_ids),
+    )  # fmt: skip
+    other = client.chat.completions.create(
+        model="base", messages=HELLO, max_tokens=8, seed=5, temperature=0.9
+    )
+    assert other.choices[0].message.content != turn.text
+
+
+def test_a_stream_is_the_reply_in_pieces(client) -> None:
+    plan = {"model": "runs/x", "messages": HELLO, "max_tokens": 20, "seed": 3}
+    whole = client.chat.completions.create(**plan)
+    pieces = list(
+        client.chat.completions.create(
+            **plan, stream=True, logprobs=True, stream_options={"include_usage": True}
+        )
+    )
+    texts = [p.choices[0].delta.content or "" for p in pieces if p.choices]
+    assert "".join(texts) == whole.choices[0].message.content and len(texts) > 3
+    last = next(p for p in pieces if p.choices and p.choices[0].finish_reason)
+    assert last.choices[0].finish_reason == whole.choices[0].finish_reason
+    assert len(last.choices[0].logprobs.content) == whole.usage.completion_tokens
+    assert pieces[-1].usage == whole.usage
+
+
+def test_stop_strings_are_left_out_streamed_or_not(client) -> None:
+    plan = {"model": "main", "prompt": "once", "max_tokens": 60, "seed": 4}
+    text = client.completions.create(**plan).choices[0].text
+    stop = text[20:23]
+    reply = client.completions.create(**plan, stop=[stop, "never said"]).choices[0]
+    assert reply.text == text[: text.index(stop)] and reply.finish_reason == "stop"
+    pieces = client.completions.create(**plan, stop=stop, stream=True)
+    assert "".join(piece.choices[0].text for piece in pieces) == reply.text
+
+
+def test_completions_take_texts_and_ids_and_several_of_them(client, server) -> None:
+    ids = server[1].chat.encode("once upon")
+    reply = client.completions.create(
+        model="main", prompt=[ids, ids], n=2, max_tokens=5, seed=1, logprobs=1,
+        extra_body={"return_token_ids": True},
+    )  # fmt: skip
+    assert [choice.index for choice in reply.choices] == [0, 1, 2, 3]
+    assert all(choice.prompt_token_ids == ids for choice in reply.choices)
+    assert len({choice.text for choice in reply.choices}) > 1, "each choice has its own seed"
+    first = reply.choices[0]
+    assert len(first.logprobs.token_logprobs) == len(first.token_ids) == 5
+    again = client.completions.create(model="main", prompt=ids, max_tokens=5, seed=1)
+    assert again.choices[0].text == first.text
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"model": "nobody", "messages": HELLO}, 404, "there is no model 'nobody'"),
+        ({"messages": []}, 400, "at least one message"),
+        ({"messages": [{"role": "user", "content": 3}]}, 400, "must have a text"),
+        ({"messages": HELLO, "temperature": -1}, 400, "temperature must be a number from 0"),
+        ({"messages": [{"role": "user", "content": "x" * 5000}]}, 400, "4096 positions"),
+        ("no json", 400, "no JSON"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said(server, body, status: int, words: str) -> None:
+    content = {"content": body} if isinstance(body, str) else {"json": body}
+    reply = httpx.post(f"{server[0]}/chat/completions", timeout=30, **content)
+    assert reply.status_code == status and words in reply.json()["error"]["message"]
+
+
+def test_a_client_that_hangs_up_frees_its_blocks(server) -> None:
+    url, engine = server
+    body = {"messages": HELLO, "max_tokens": 3500, "stream": True, "seed": 1}
+    with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=30) as reply:
+        next(reply.iter_lines())
+    short = {"messages": HELLO, "max_tokens": 3500, "seed": 2}
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{url}/chat/completions", json=short, timeout=0.3)
+    until = time.monotonic() + 30
+    while any(runner.busy for runner in engine._all_runners()) and time.monotonic() < until:
+        time.sleep(0.05)
+    [runner] = engine._all_runners()
+    assert not runner.busy and runner.cache.available == runner.cache.size - 1
+
+
+def test_a_policy_that_is_served_can_be_played_with_ids(server) -> None:
+    """Our own player on a server asks for ids, and gets those that were drawn."""
+    url, engine = server
+    player = OpenAIEngine(ServerConfig(url=url, model="rival", ids=True), "rival")
+    request = Request("s", "rival", HELLO, Sampling(max_tokens=6), 9)
+    turn = asyncio.run(player.act(request))
+    own = asyncio.run(TransformersEngine(engine.policies).act(request))
+    assert (turn.token_ids, turn.logprobs) == (own.token_ids, own.logprobs)
+
+
+def test_thoughts_are_split_from_the_answer() -> None:
+    assert split_thinking("<think>\nhm\n</think>\n\n4") == ("hm", "4")
+    assert split_thinking("hm</think>4") == ("hm", "4"), "the template opened them"
+    assert split_thinking("<think>hm") == ("hm", "")
+    assert split_thinking("4") == ("", "4")
