@@ -18,17 +18,21 @@ HEAD_ROWS = 1024  # the head is never asked for more
 _TRIED = 3  # groups of rows of each size
 
 
-def without_split_k() -> None:
+def without_split_k(device: torch.device) -> None:
     """Products of few rows are otherwise summed up in parts, as many as the number of rows decides.
     For the whole process, so that a learner beside an engine always computes alike."""
     matmul = torch.backends.cuda.matmul
-    for name in (
-        "allow_bf16_reduced_precision_reduction",
-        "allow_fp16_reduced_precision_reduction",
-    ):
-        try:
+    names = ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction")
+    try:
+        torch.backends.cuda.preferred_blas_library("cublaslt")  # the only one that can be told
+        for name in names:
             setattr(matmul, name, (False, False))
-        except (TypeError, ValueError, RuntimeError):  # an older torch knows the first of the two
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            one = torch.ones(64, 64, dtype=dtype, device=device)
+            torch.mm(one, one)
+    except (TypeError, ValueError, RuntimeError) as error:  # another library, or an older torch
+        log.info("split-K stays on, and more rows are padded: %s", error)
+        for name in names:
             setattr(matmul, name, False)
 
 

@@ -36,7 +36,8 @@ from sparring.run import interrupt
 log = logging.getLogger(__name__)
 
 STEPS = 16  # decode steps between two looks at what was drawn, on a GPU; half where rows end soon
-SIZES = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)  # rows of products
+# Rows of products. Fewer are slower without split-K than these 64: too few of a GPU's processors work.
+SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
 READ = 8192  # tokens of prompts between two chunks of steps, on a GPU
 READ_CPU = 1024  # what a layer makes of so many stays in the processor's cache
 SHARE = 0.5  # of a GPU's free memory, for keys and values
@@ -232,7 +233,7 @@ class Runner:
         if self._sizes or self._step_of_rows:
             return
         if self.captures:
-            without_split_k()
+            without_split_k(self.device)
             most = self.scheduler.max_rows
             sizes = [size for size in SIZES if size <= max(READ, most)]
             if self._wants_invariance:
