@@ -44,8 +44,6 @@ NOT_HERE = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve": "vLLM needs a GPU",
     "sparring train tictactoe-smollm2 engine.kind=vllm": "vLLM needs a GPU",
     "sparring serve": "it serves until it is stopped: tests/engines/test_serve.py asks one",
-    "vf-eval ": "it asks a server: tests/engines/test_serve_clients.py runs it where it can",
-    "inspect eval ": "it asks a server: tests/engines/test_serve_clients.py runs it where it can",
     "sparring train coherent-math": "test_phases.py trains and resumes it",
     "sparring train equivalence games.equivalence.language=haskell": "it needs Liquid Haskell; "
     "test_liquid.py and test_haskell.py run its judge where it is installed",

@@ -194,5 +194,5 @@ def serve(
         from sparring.engines.serve import serve as answer
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: pip install 'sparring[serve]'") from error
-    say(f"http://{host}:{port}/v1 answers as {policy}")
+    console.print(f"http://{host}:{port}/v1 answers as {policy}")
     answer(policy, host=host, port=port, device=device, dtype=dtype)

@@ -36,7 +36,7 @@ from sparring.run import interrupt
 log = logging.getLogger(__name__)
 
 STEPS = 16  # decode steps between two looks at what was drawn, on a GPU; half where rows end soon
-# Rows of products. Fewer are slower without split-K than these 64: too few of a GPU's processors work.
+# Rows of products. Fewer than 64 are slower without split-K: too few of a GPU's processors work.
 SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
 READ = 8192  # tokens of prompts between two chunks of steps, on a GPU
 READ_CPU = 1024  # what a layer makes of so many stays in the processor's cache
