@@ -35,22 +35,6 @@ def collect_rollouts(
 ) -> dict[str, Any]:
     """Ask in chunks and write each one down at once. A file that breaks off is gone on with from
     its last whole chunk, so that the batches, and with them the numbers, are the same again."""
-    began = time.perf_counter()
-    tokens = asyncio.run(_collect(config, game, problems, engine, policy, out, progress))
-    spent = time.perf_counter() - began
-    return {**summary(list(read_lines(out))), "tokens_per_s": round(tokens / max(spent, 1e-9))}
-
-
-async def _collect(
-    config: Config,
-    game: CoherentMath,
-    problems: Sequence[WordProblem],
-    engine: Any,
-    policy: str,
-    out: Path,
-    progress: Progress | None,
-) -> int:
-    """How many tokens were sampled."""
     tokens = 0
 
     async def ask(numbers: range) -> list[dict[str, Any]]:
@@ -72,8 +56,10 @@ async def _collect(
 
     ids = [problem.id for problem in problems]
     chunk = config.section(MathConfig).rollouts.chunk
-    await in_batches(out, ids, ask, batch=chunk, what="question", progress=tell)
-    return tokens
+    began = time.perf_counter()
+    asyncio.run(in_batches(out, ids, ask, batch=chunk, what="question", progress=tell))
+    spent = time.perf_counter() - began
+    return {**summary(list(read_lines(out))), "tokens_per_s": round(tokens / max(spent, 1e-9))}
 
 
 def _job(config: Config, game: CoherentMath, policy: str, i: int, problem: WordProblem) -> Job:
