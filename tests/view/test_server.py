@@ -1,0 +1,153 @@
+"""The view without a browser: who may ask, what is followed, re-scored, hidden, compared."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_run import episode, pack, write_run
+from starlette.testclient import TestClient
+
+from sparring.core.game import Game, Outcome
+from sparring.core.table import Table
+from sparring.core.types import Task, View
+from sparring.games.kuhn import KuhnPoker
+from sparring.view.config_page import differences, seeds_apart
+from sparring.view.episode_index import EpisodeIndex
+from sparring.view.play import Session
+from sparring.view.rescore import credits, replay
+from sparring.view.runs import find_runs
+from sparring.view.server import make_app
+from sparring.view.tail import Tail
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "spiral-7")
+
+
+@pytest.fixture
+def client(run: Path, tmp_path: Path) -> TestClient:
+    return TestClient(make_app([run], tmp_path))
+
+
+def test_only_this_machine_and_this_page_may_ask(client: TestClient) -> None:
+    assert client.get("/api/runs").status_code == 200
+    assert client.get("/api/runs", headers={"host": "evil.example"}).status_code == 400
+    game = "/api/runs/spiral-7/games/000000/0/rescore"
+    assert client.post(game, content="{}").status_code == 415  # what a form elsewhere could send
+    for path in ("/static/../server.py", "/static/%2e%2e/server.py", "/static/..%2fserver.py"):
+        assert "def make_app" not in client.get(path).text
+    policy = client.get("/").headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'") and "unsafe-eval" not in policy
+
+
+def test_what_is_not_there_is_said(client: TestClient) -> None:
+    answer = client.get("/api/runs/nope")
+    assert answer.status_code == 404 and "no run 'nope'" in answer.json()["error"]
+    assert client.get("/api/runs/spiral-7/games/000000/999").status_code == 404
+
+
+def test_a_tail_waits_for_whole_lines_and_notices_a_cut(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"a": 1}\n')
+    tail = Tail(log)
+    with log.open("a") as file:
+        file.write('{"a": 2}\n{"a"')
+    assert tail.read() == [{"a": 2}] and tail.read() == []
+    with log.open("a") as file:
+        file.write(": 3}\nnonsense\n")
+    assert tail.read() == [{"a": 3}]
+    log.write_text('{"a": 1}\n')
+    assert tail.read() == [] and tail.restarted
+
+
+def test_the_index_follows_files_that_change_and_go(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "episodes" / "000001.jsonl.gz"
+    file.parent.mkdir(parents=True)
+    pack(file, [episode("kuhn", ("random", "random"), n) for n in range(3)])
+    index = EpisodeIndex(tmp_path / "run", tmp_path / "cache")
+    index.update()
+    assert index.page({})["count"] == 3
+    assert index.read("000001", 2) == episode("kuhn", ("random", "random"), 2)
+    pack(file, [episode("tictactoe", ("random", "random"), n) for n in range(5)])
+    index.update()
+    assert index.page({"game": "tictactoe"})["count"] == index.page({})["count"] == 5
+    file.unlink()
+    index.update()
+    assert index.page({})["count"] == 0 and index.read("000001", 0) is None
+
+
+def test_a_game_is_scored_again_by_todays_rules() -> None:
+    played = episode("kuhn", ("main", "random"), 3)
+    config = {"games": {"kuhn": {}}}
+    again = asyncio.run(replay(played, config))
+    assert again["same"] and again["rewards"] == played.rewards
+    played.rewards = {seat: reward + 1 for seat, reward in played.rewards.items()}
+    assert not asyncio.run(replay(played, config))["same"]  # the record is not what the rules say
+    for turn in played.turns:
+        turn.trainable = True
+    given = credits(played, [played])
+    assert set(given) >= {"role_baseline", "group_relative"} and "gae" not in given
+    assert all(len(values) == len(played.turns) for values in given.values())
+
+
+class Both(Game):
+    """Both players choose at the same time."""
+
+    seats = ("one", "two")
+
+    async def play(self, task: Task, table: Table) -> Outcome:
+        view = View(None, ("heads", "tails"))
+        turns = await asyncio.gather(*(table[s].act("Choose.", view=view) for s in self.seats))
+        return Outcome(one=1, two=-1, facts={"said": [turn.text for turn in turns]})
+
+
+def test_a_move_made_at_the_same_time_is_hidden_until_both_are_in() -> None:
+    async def match() -> tuple[dict[str, Any], dict[str, Any]]:
+        session = Session(Both(), "both", "one", "random", {}, "unsafe")
+        session.task = asyncio.create_task(session.run())
+        await session.settle()
+        await asyncio.sleep(0.05)  # the other player has long chosen
+        during = session.state()
+        await session.reply("heads")
+        return during, session.state()
+
+    during, after = asyncio.run(match())
+    assert during["over"] is None and during["asked"]["actions"] == ["heads", "tails"]
+    assert "two" not in json.dumps(during)
+    assert [turn["seat"] for turn in after["over"]["turns"]] != [] and after["error"] == ""
+    assert {turn["seat"] for turn in after["over"]["turns"]} == {"one", "two"}
+
+
+def test_the_other_players_card_is_face_down() -> None:
+    scene = KuhnPoker().scene(View("Qp", ("check", "bet")), "second")
+    assert ">Q<" in scene and ">?<" in scene and ">K<" not in scene and ">J<" not in scene
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_experiment() -> None:
+    same = {"games": {"kuhn": {}}, "learn": {"lr": 0.1}}
+    configs = {
+        "a": {**same, "seed": 0},
+        "b": {**same, "seed": 1},
+        "c": {**same, "seed": 1, "learn": {"lr": 0.2}},
+    }
+    assert seeds_apart(configs) == [["a", "b"]]
+    assert differences(configs) == [
+        {"key": "learn.lr", "values": [0.1, 0.1, 0.2]},
+        {"key": "seed", "values": [0, 1, 1]},
+    ]
+
+
+def test_runs_are_found_below_a_folder_and_phases_of_a_run_are_not(tmp_path: Path) -> None:
+    for name in ("a", "a/sft", "group/b", "other/b"):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "config.yaml").write_text("seed: 0\n")
+    names = find_runs([tmp_path])
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in names.values()) == [
+        *("a", "group/b", "other/b")
+    ]
+    assert len(names) == 3 and "a" in names  # two of one name are told apart
