@@ -27,6 +27,6 @@ def view(
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"there is no folder {folder}; name a run, or a folder of runs")
-    found = find_runs(folders)
-    console.print(f"{len(found)} run{'s' * (len(found) != 1)} in view; Ctrl-C ends it")
+    in_view = find_runs(folders)
+    console.print(f"{len(in_view)} run{'s' * (len(in_view) != 1)} in view; Ctrl-C ends it")
     serve(folders, port, lambda address: print(address, flush=True), browser=browser)

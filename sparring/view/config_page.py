@@ -49,34 +49,34 @@ def _console(run: Path) -> list[str]:
 
 def _machine(log: Sequence[str], lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """What the run said of its machine when it began, and the most memory it has held."""
-    found: list[dict[str, str]] = []
-    told = [at for at, line in enumerate(log) if line.startswith("machine: ")]
-    if told:
-        found.append({"name": "Machine", "value": log[told[-1]].removeprefix("machine: ")})
-        for line in log[told[-1] + 1 :]:
+    facts: list[dict[str, str]] = []
+    starts = [at for at, line in enumerate(log) if line.startswith("machine: ")]
+    if starts:
+        facts.append({"name": "Machine", "value": log[starts[-1]].removeprefix("machine: ")})
+        for line in log[starts[-1] + 1 :]:
             if not line.startswith("  "):
                 break
             key, _, why = line.strip().partition(": ")
-            found.append({"name": key, "value": why})
+            facts.append({"name": key, "value": why})
     for key, name in (
         ("memory/cpu_peak_gb", "Peak memory"),
         ("memory/gpu_peak_gb", "Peak GPU memory"),
     ):
         peaks = [line[key] for line in lines if is_number(line.get(key))]
         if peaks:
-            found.append({"name": name, "value": f"{max(peaks):.2f} GB"})
-    return found
+            facts.append({"name": name, "value": f"{max(peaks):.2f} GB"})
+    return facts
 
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted keys; an empty section stands for itself."""
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, dict) and value:
-            found |= flat(value, f"{prefix}{key}.")
+            facts |= flat(value, f"{prefix}{key}.")
         else:
-            found[f"{prefix}{key}"] = value
-    return found
+            facts[f"{prefix}{key}"] = value
+    return facts
 
 
 def differences(configs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

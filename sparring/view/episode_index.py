@@ -140,7 +140,7 @@ class EpisodeIndex:
             ).fetchone()
             if here is None:
                 return {"before": None, "after": None}
-            found = {}
+            places = {}
             for name, test, order in (
                 ("before", f"({key}, -number) > (?, ?)", f"{key}, number desc"),
                 ("after", f"({key}, -number) < (?, ?)", f"{key} desc, number"),
@@ -150,8 +150,8 @@ class EpisodeIndex:
                     "limit 1",
                     [*values, here["at"], -number],
                 ).fetchone()
-                found[name] = dict(row) if row else None
-            return found
+                places[name] = dict(row) if row else None
+            return places
 
     def void_reasons(self, most: int = 3) -> list[tuple[str, int]]:
         with closing(self._connect()) as db:

@@ -95,15 +95,15 @@ def _diffs(episode: Episode) -> Iterator[dict[str, Any]]:
     """Texts of several lines on record that are versions of one another, line by line."""
     named = dict((*_texts(episode.task.data), *_texts(episode.facts)))
     texts = list({text: (name, text) for name, text in reversed(named.items())}.values())[::-1]
-    shown = 0
+    count = 0
     for at, (name, text) in enumerate(texts):
         for other_name, other in texts[at + 1 :]:
             lines, others = text.splitlines(), other.splitlines()
-            if shown == _MOST_DIFFS or "prompt" in name or "prompt" in other_name:
+            if count == _MOST_DIFFS or "prompt" in name or "prompt" in other_name:
                 continue
             if difflib.SequenceMatcher(None, lines, others).ratio() < _ALIKE:
                 continue
-            shown += 1
+            count += 1
             rows = [(row[0], row[2:]) for row in difflib.ndiff(lines, others) if row[0] != "?"]
             yield {"from": name, "to": other_name, "rows": rows}
 

@@ -16,12 +16,12 @@ from sparring.view.rundata import RunData, is_number, read_object, read_results
 
 def ladder(run: Path) -> dict[str, Any]:
     data = read_results(run)
-    found = read_object(run / "ladder.json")
+    stored = read_object(run / "ladder.json")
     return {
         "figure": ladder_figure(data.ladder) if data.ladder else "",
         "intro": ladder_intro(data),
-        "played": _played(found.get("played")),
-        "payoff": payoff(found.get("results")),
+        "played": _played(stored.get("played")),
+        "payoff": payoff(stored.get("results")),
         "results": results_table(data.evaluation),
         "checkpoints": _checkpoints(data),
         "games": _games(data),

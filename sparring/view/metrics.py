@@ -223,17 +223,17 @@ def is_calm(event: Mapping[str, Any]) -> bool:
 def charts(keys: Iterable[str]) -> dict[str, list[Chart]]:
     """All metrics, by section and chart. Nothing is dropped, known or not."""
     keys = list(keys)
-    found: dict[str, dict[tuple[str, str], Chart]] = {section: {} for section in SECTIONS}
+    sections: dict[str, dict[tuple[str, str], Chart]] = {section: {} for section in SECTIONS}
     for key in sorted(keys, key=_rank):
         where = place(key)
-        group = found.setdefault(where.section, {})
+        group = sections.setdefault(where.section, {})
         chart = group.setdefault((where.tag, where.title), Chart(where))
         chart.curves.append((key, where.label))
         if where.colour:
             chart.colours[key] = where.colour
     return {
         section: [part for chart in group.values() for part in _parts(chart)]
-        for section, group in found.items()
+        for section, group in sections.items()
         if group
     }
 

@@ -119,12 +119,12 @@ def _header(run: RunData, parts: Sequence[ReportPart]) -> str:
         for name, value in facts.items()
         if value not in (None, "")
     )
-    shown = "".join(part.tiles for part in parts)
-    shown = shown or tiles(*headlines(run.evaluation, series(run.lines)))
+    fragment = "".join(part.tiles for part in parts)
+    fragment = fragment or tiles(*headlines(run.evaluation, series(run.lines)))
     lead = next((part.lead for part in parts if part.lead), _sentence(run, names))
     return (
         f'<header class="hero"><p class="eyebrow">Training report</p><h1>{esc(_title(run))}</h1>'
-        f'<p class="lead">{esc(lead)}</p>{shown}<dl class="facts">{rows}</dl>'
+        f'<p class="lead">{esc(lead)}</p>{fragment}<dl class="facts">{rows}</dl>'
         "</header>"
     )
 
@@ -184,12 +184,12 @@ def _ladder(run: RunData) -> str:
 
 
 def _games(run: RunData) -> str:
-    shown = replays(run.stages)
-    if not shown:
+    fragment = replays(run.stages)
+    if not fragment:
         return ""
     return (
         '<p class="intro">A handful of games as they were played: what each player saw, and what '
-        f"it said. Arrow keys step.</p>{shown}"
+        f"it said. Arrow keys step.</p>{fragment}"
     )
 
 

@@ -99,7 +99,7 @@ class Session:
             self.error = "The policy has not answered for two minutes."
 
     def state(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "id": self.id,
             "game": self.name,
             "title": game_name(self.name),
@@ -111,13 +111,13 @@ class Session:
         }
         if self.request is not None:
             view = self.request.view
-            found["asked"] = {
+            values["asked"] = {
                 "prompt": "\n\n".join(m["content"] for m in self.request.messages),
                 "scene": self.game.scene(view, self.seat) if view else "",
                 "actions": list(view.actions) if view else [],
                 "closed": self.closed,
             }
-        return found
+        return values
 
     def hint(self) -> dict[str, float]:
         """How likely the policy would be to choose each action in the person's place."""
@@ -125,10 +125,10 @@ class Session:
             return {}
         prompt = self.request.messages[-1]["content"]
         try:
-            (found,) = self.engine.probabilities(self.asked_as, [prompt], self.request.sampling)
+            (values,) = self.engine.probabilities(self.asked_as, [prompt], self.request.sampling)
         except (ValueError, NotImplementedError, AttributeError):
             return {}
-        return {action: found.get(action, 0.0) for action in self.request.view.actions}
+        return {action: values.get(action, 0.0) for action in self.request.view.actions}
 
 
 class Sessions:

@@ -86,11 +86,11 @@ def outcome(episode: Episode) -> str:
 
 
 def _link(name: str, episode: Episode) -> str:
-    said, kind = ending(episode)
+    words, kind = ending(episode)
     return (
         f'<li><a href="#{name}">{_thumbnail(episode)}<span><b>{esc(game_name(episode.game))}</b>'
         f"<small>{esc(' v '.join(_policies(episode)))}</small>"
-        f'<small class="ended {kind}">{esc(said)}</small></span></a></li>'
+        f'<small class="ended {kind}">{esc(words)}</small></span></a></li>'
     )
 
 
@@ -126,7 +126,7 @@ def _game(name: str) -> Game | None:
 
 
 def _article(name: str, stage: str, episode: Episode) -> str:
-    said, kind = ending(episode)
+    words, kind = ending(episode)
     drawn = frames(episode)
     body = _steps(drawn, episode) if drawn else _conversation(episode)
     seats = "".join(
@@ -136,14 +136,14 @@ def _article(name: str, stage: str, episode: Episode) -> str:
     )
     return (
         f'<article class="card replay" id="{name}"><header><div><p class="tag">{esc(stage)}</p>'
-        f'<h3>{esc(game_name(episode.game))}</h3></div><p class="ended {kind}">{esc(said)}</p>'
+        f'<h3>{esc(game_name(episode.game))}</h3></div><p class="ended {kind}">{esc(words)}</p>'
         f'</header><ul class="seats">{seats}</ul>{body}</article>'
     )
 
 
 def _reward(episode: Episode, seat: str) -> str:
-    found = episode.rewards.get(seat)
-    return "" if found is None else f' <span class="reward">{signed(found)}</span>'
+    reward = episode.rewards.get(seat)
+    return "" if reward is None else f' <span class="reward">{signed(reward)}</span>'
 
 
 def _steps(drawn: list[Frame], episode: Episode) -> str:
@@ -178,14 +178,14 @@ def _speaker(turn: Turn, episode: Episode) -> str:
 
 
 def _texts(turn: Turn) -> str:
-    said = (
+    words = (
         f"<pre>{esc(_short(turn.text))}</pre>"
         if turn.text.strip()
         else '<p class="empty">Nothing.</p>'
     )
     return (
         f'<div class="text saw"><h5>Saw</h5><pre>{esc(_short(turn.shown))}</pre></div>'
-        f'<div class="text said"><h5>Said</h5>{said}</div>'
+        f'<div class="text said"><h5>Said</h5>{words}</div>'
     )
 
 

@@ -61,12 +61,12 @@ def credits(episode: Episode, beside: Sequence[Episode]) -> dict[str, list[float
     at = next((i for i, one in enumerate(fair) if one.id == episode.id), None)
     if at is None:
         return {}
-    found = {}
+    by_kind = {}
     for kind in names("credit"):
         credit = make_credit(CreditConfig(kind=kind))
         if not credit.uses_critic:
             try:
-                found[kind] = credit.advantages(fair)[at]
+                by_kind[kind] = credit.advantages(fair)[at]
             except (ConfigError, KeyError, ValueError):
                 continue  # a credit that these games do not suit
-    return found
+    return by_kind

@@ -43,13 +43,13 @@ def shares(result: object) -> dict[str, float]:
     are counts, fractions that add up to no more than one are shares."""
     if not isinstance(result, Mapping):
         return {}
-    found = {key: result[key] for key in ENDINGS if is_number(result.get(key))}
+    chosen = {key: result[key] for key in ENDINGS if is_number(result.get(key))}
     games = result.get("games")
-    endings = [found[key] for key in ("wins", "draws", "losses") if key in found]
+    endings = [chosen[key] for key in ("wins", "draws", "losses") if key in chosen]
     if not endings or not is_number(games) or games <= 0:
         return {}
     counted = all(isinstance(value, int) for value in endings) or sum(endings) > 1.001
-    return {key: value / games if counted else float(value) for key, value in found.items()}
+    return {key: value / games if counted else float(value) for key, value in chosen.items()}
 
 
 def not_lost(share: Mapping[str, float]) -> float:
@@ -59,11 +59,11 @@ def not_lost(share: Mapping[str, float]) -> float:
 def headlines(evaluation: dict[str, Any], data: dict[str, Points]) -> tuple[list[Headline], str]:
     """The few numbers at the top, and what they compare: the final table's where there is one,
     else the curves' ends."""
-    found, compared = _from_table(evaluation), "From the untrained policy to the trained one."
-    if not found:
-        found, compared = _from_curves(data), "From the first measurement to the last."
-    found = found[:MOST_HEADLINES]
-    return found, compared if any(head.before is not None for head in found) else ""
+    chosen, compared = _from_table(evaluation), "From the untrained policy to the trained one."
+    if not chosen:
+        chosen, compared = _from_curves(data), "From the first measurement to the last."
+    chosen = chosen[:MOST_HEADLINES]
+    return chosen, compared if any(head.before is not None for head in chosen) else ""
 
 
 def _from_table(evaluation: dict[str, Any]) -> list[Headline]:
@@ -91,14 +91,14 @@ def _exact_headlines(
     of: str, results: Mapping[str, Any], before: Mapping[str, Any]
 ) -> list[Headline]:
     exact, was = _mapping(results.get("exact")), _mapping(before.get("exact"))
-    found = []
+    chosen = []
     for key, value in exact.items():
         if is_number(value) and key in HEADS:
             title, _, percent = EXACT[key]
             old = was[key] if is_number(was.get(key)) else None
             moved = old is not None and _measure_moved(key, old, value, results)
-            found.append(_headline(of, title, value, old, percent, key, moved=moved))
-    return found
+            chosen.append(_headline(of, title, value, old, percent, key, moved=moved))
+    return chosen
 
 
 def _measure_moved(key: str, before: float, after: float, results: Mapping[str, Any]) -> bool:
@@ -121,7 +121,7 @@ def _from_curves(data: dict[str, Points]) -> list[Headline]:
     wanted += [key for key in data if "eval" in key.split("/")[0] and key.endswith(("_rate",))]
     wanted += ["eval/score"] if not wanted and "eval/score" in data else []
     wanted += [key for key in data if key.startswith("reward/")] if not wanted else []
-    found = []
+    chosen = []
     for key in wanted:
         if points := data[key]:
             where = place(key)
@@ -131,10 +131,10 @@ def _from_curves(data: dict[str, Points]) -> list[Headline]:
             known = last in EXACT or last == "not_lost" or "eval" in key.split("/")[0]
             name = last if known else None
             moved = ends_differ(points)
-            found.append(
+            chosen.append(
                 _headline(where.tag, title, points[-1][1], before, where.percent, name, moved=moved)
             )
-    return found
+    return chosen
 
 
 def _headline(
@@ -160,15 +160,15 @@ def _games(data: dict[str, Points]) -> list[str]:
 
 def _alternate(one: list[T], two: list[T]) -> list[T]:
     """Play first, then exact measures, in turns, so that four tiles show both."""
-    found: list[T] = []
+    chosen: list[T] = []
     for at in range(max(len(one), len(two))):
-        found += one[at : at + 1] + two[at : at + 1]
-    return found
+        chosen += one[at : at + 1] + two[at : at + 1]
+    return chosen
 
 
-def tiles(found: list[Headline], compared: str) -> str:
+def tiles(chosen: list[Headline], compared: str) -> str:
     parts = []
-    for head in found:
+    for head in chosen:
         now = f'<b class="after">{number(head.after, head.percent)}</b>'
         was, trend = "", ""
         if head.before is not None:
@@ -210,13 +210,13 @@ def results_table(evaluation: dict[str, Any]) -> str:
 
 def _played(results: Mapping[str, Any]) -> str:
     """How the policy was asked in these games; older runs do not say."""
-    found = [_mapping(sampling) for sampling in results.get("sampling") or []]
+    chosen = [_mapping(sampling) for sampling in results.get("sampling") or []]
     method = results.get("method")
     measured = f'<p class="caption">{esc(f"Measures: {method}.")}</p>' if method else ""
-    if not found:
+    if not chosen:
         return measured
     style = f", in the style “{results['style']}”" if "style" in results else ""
-    words = " or ".join(asked_with(sampling) for sampling in found)
+    words = " or ".join(asked_with(sampling) for sampling in chosen)
     asked = f"In these games the policy answered {words}{style}."
     return f'{measured}<p class="caption">{esc(asked)}</p>'
 

@@ -68,24 +68,24 @@ def read_log(run: Path) -> RunData:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """One line per iteration, in order. A resumed run may have written an iteration twice:
     the later line is the one that counts."""
-    found: dict[int, dict[str, Any]] = {}
+    records: dict[int, dict[str, Any]] = {}
     for line in read_json_lines(path):
         iteration = line.get("iteration")
         if is_number(iteration):
-            found[int(iteration)] = line
-    return [found[iteration] for iteration in sorted(found)]
+            records[int(iteration)] = line
+    return [records[iteration] for iteration in sorted(records)]
 
 
 def series(lines: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[int, float]]]:
     """Per metric its finite points (iteration, value), in the order the metrics first appear."""
-    found: dict[str, list[tuple[int, float]]] = {}
+    records: dict[str, list[tuple[int, float]]] = {}
     for line in lines:
         for key, value in line.items():
             if key != "iteration" and isinstance(value, int | float):
-                points = found.setdefault(key, [])
+                points = records.setdefault(key, [])
                 if math.isfinite(value):
                     points.append((int(line["iteration"]), float(value)))
-    return found
+    return records
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -141,27 +141,27 @@ def _json(path: Path) -> Any:
 
 def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty where there is none."""
-    found = _json(path)
-    return found if isinstance(found, dict) else {}
+    records = _json(path)
+    return records if isinstance(records, dict) else {}
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSONL file; lines that are torn or of another kind are left out."""
     for line in _text(path).split("\n"):
         try:
-            found = json.loads(line)
+            records = json.loads(line)
         except ValueError:
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(records, dict):
+            yield records
 
 
 def _config(text: str) -> dict[str, Any]:
     try:
-        found = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        records = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return records if isinstance(records, dict) else {}
 
 
 def _is_rating(rating: object) -> bool:

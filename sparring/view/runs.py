@@ -22,8 +22,8 @@ _WINDOW = 10  # iterations that rates are taken over
 
 def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
     """Runs by the name they have in an address: the folders given, and the runs in them."""
-    found = [run for path in paths for run in _runs_in(path)]
-    every = dict.fromkeys(run.resolve() for run in found)
+    entries = [run for path in paths for run in _runs_in(path)]
+    every = dict.fromkeys(run.resolve() for run in entries)
     unique = [run for run in every if not every.keys() & set(run.parents)]  # no phases of a run
     names = [run.name for run in unique]
     return {
@@ -143,14 +143,14 @@ def notices(run: RunData, void_reasons: Sequence[tuple[str, int]] = ()) -> list[
     done, wanted = last_iteration(run), run.config.get("iterations")
     title = {"done": "Done", "running": "Running", "stopped": "Stopped"}.get(state, "Not running")
     detail = reason or (f"Iteration {done:,} of {wanted:,}." if is_number(wanted) else "")
-    found = [
+    entries = [
         {"kind": "alarm", "title": event_title(e), "iteration": e.get("iteration"),
          "detail": str(e.get("detail") or "")}
         for e in run.events
         if not is_calm(e) and e.get("event") != "stopped"
     ]  # fmt: skip
-    found.append({"kind": kind, "title": title, "detail": detail})
-    return found + _void(run, void_reasons) + _canary(run)
+    entries.append({"kind": kind, "title": title, "detail": detail})
+    return entries + _void(run, void_reasons) + _canary(run)
 
 
 def _void(run: RunData, reasons: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:

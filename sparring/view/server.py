@@ -170,8 +170,8 @@ def _posted(make: Any) -> Any:
 
 
 def _runs(view: View) -> dict[str, Any]:
-    found = [summarize_run(name, path) for name, path in view.runs().items()]
-    return {"runs": found, "folders": [str(path) for path in view.paths]}
+    payload = [summarize_run(name, path) for name, path in view.runs().items()]
+    return {"runs": payload, "folders": [str(path) for path in view.paths]}
 
 
 def _run(view: View, request: Request) -> dict[str, Any]:
@@ -238,10 +238,10 @@ def _games(view: View, request: Request) -> dict[str, Any]:
     path = view.run(request)
     indexing = view.update(path)
     index = view.index(path)
-    found = index.page(request.query_params)
+    payload = index.page(request.query_params)
     if request.query_params.get("facets"):
-        found["facets"] = index.facets()
-    return {**found, "indexing": indexing}
+        payload["facets"] = index.facets()
+    return {**payload, "indexing": indexing}
 
 
 def _place(request: Request) -> tuple[str, int]:

@@ -48,10 +48,10 @@ class Tail:
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 async def server_sent_events(run: Path) -> AsyncIterator[str]:
