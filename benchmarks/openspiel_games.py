@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from typing import Any
 
 import pyspiel
@@ -15,7 +16,7 @@ from sparring.core.errors import ConfigError
 from sparring.core.game import Game
 from sparring.core.tree import TreeTooLarge
 
-SECONDS = 60  # for each game
+SECONDS = 30  # for each game
 
 
 class TooLong(Exception):
@@ -42,11 +43,13 @@ def row(name: str) -> str:
     episode = asyncio.run(play(Job("0", name, game, game.task(0), 0, seating(game)), nobody))
     if episode.void:
         return f"| `{name}` | refused | {episode.void} |"
+    signal.alarm(SECONDS)
     try:
-        tree = make_tree(game, 25_000)
-        size = f"{len(tree.infosets):,}"
+        size = f"{len(make_tree(game).infosets):,}"
     except TreeTooLarge as error:
         size = "too many" if "more than" in str(error) else "not told apart"
+    except TooLong:
+        size = f"too many to count in {SECONDS} s"
     programs = [p for p in ("perfect", "scripted") if getattr(made, p) is not getattr(Game, p)]
     dynamics = "at once" if "SIMULTANEOUS" in str(kind.dynamics) else "in turn"
     facts = f"{len(made.seats)} seats, {dynamics}, {len(episode.turns)} turns"
@@ -65,7 +68,7 @@ def pyspiel_loads(name: str) -> bool:
 if __name__ == "__main__":
     signal.signal(signal.SIGALRM, stop)
     print("| game | at the table | information states, programs |\n| --- | --- | --- |")
-    for name in pyspiel.registered_names():
+    for name in sys.argv[1:] or pyspiel.registered_names():
         signal.alarm(SECONDS)
         try:
             print(row(name), flush=True)

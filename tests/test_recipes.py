@@ -18,12 +18,15 @@ GAMES = {
     "tictactoe": ["tictactoe"],
     "kuhn": ["kuhn"],
     "negotiation": ["negotiation"],
+    "leduc": ["openspiel:leduc_poker"],
     "spiral": ["tictactoe", "kuhn", "negotiation"],
 }
 
 
 @pytest.mark.parametrize("recipe", list(GAMES))
 def test_a_smoke_run_is_whole_and_takes_less_than_a_minute(tmp_path: Path, recipe: str) -> None:
+    if any(game.startswith("openspiel:") for game in GAMES[recipe]):
+        pytest.importorskip("pyspiel", reason="pip install 'sparring[openspiel]' adds OpenSpiel")
     life = sparring("train", recipe, "--smoke", cwd=tmp_path)
     assert life.code == 0, life.err
     assert life.seconds < 60

@@ -33,7 +33,7 @@ ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "
             "tenth")  # fmt: skip
 # A board says all that matters in these, however it came about.
 BOARDS = ("tic_tac_toe", "connect_four", "mnk", "breakthrough", "nim", "hex", "y", "clobber")
-SOLVED = 6_000  # positions of a game that is small enough to have a perfect player
+SOLVED = {"most": 6_000, "most_nodes": 10_000}  # of a game that is small enough to be solved
 CFR_ITERATIONS = 200
 
 
@@ -154,21 +154,24 @@ class OpenSpielGame(Game):
         return bool(self.spiel.get_type().information == Kind.Information.PERFECT_INFORMATION)
 
     @cached_property
-    def _tree(self) -> Tree:
-        return make_tree(self)
+    def _tree(self) -> Tree | TreeTooLarge:
+        try:
+            return make_tree(self)
+        except TreeTooLarge as error:
+            return error
 
     def tree(self) -> Tree | None:
         """All positions, or none where they are too many."""
-        try:
-            return self._tree
-        except TreeTooLarge:
-            return None
+        return None if isinstance(self._tree, TreeTooLarge) else self._tree
 
     def need_tree(self) -> Tree:
+        if isinstance(self._tree, TreeTooLarge):
+            raise self._tree
         return self._tree
 
 
-def make_tree(game: OpenSpielGame, most: int | None = None) -> Tree:
+def make_tree(game: OpenSpielGame, **limits: int) -> Tree:
+    """All positions; `limits` are `grow`'s."""
     kind = game.spiel.get_type()
     if kind.chance_mode == Kind.ChanceMode.SAMPLED_STOCHASTIC:
         raise TreeTooLarge(f"{game.string} draws its chance inside, where nobody can look")
@@ -213,8 +216,7 @@ def make_tree(game: OpenSpielGame, most: int | None = None) -> Tree:
     boards = kind.short_name in BOARDS
     root = (game.spiel.new_initial_state(), ())
     tree = Tree(game.seats, forfeits, game.limits())
-    options = {} if most is None else {"most": most}
-    return grow(tree, root, expand, same=same if boards else None, name=game.string, **options)
+    return grow(tree, root, expand, same=same if boards else None, name=game.string, **limits)
 
 
 # ── programs ────────────────────────────────────────────────────────────────────────────────────
@@ -316,16 +318,19 @@ def _programs(kind: type[OpenSpielGame]) -> dict[str, Any]:
     if of.dynamics != Kind.Dynamics.SEQUENTIAL or not kind.zero_sum or len(kind.seats) != 2:
         return {}
     if of.information == Kind.Information.PERFECT_INFORMATION:
-        try:
-            make_tree(kind(style="terse"), SOLVED)
-        except TreeTooLarge:
-            return {"scripted": play_by_search}
-        return {"scripted": play_by_search, "perfect": play_perfectly}
+        search = {"scripted": play_by_search}
+        return {**search, "perfect": play_perfectly} if _is_small(kind) else search
+    return {"scripted": play_by_regret} if _is_small(kind) else {}
+
+
+def _is_small(kind: type[OpenSpielGame]) -> bool:
+    if kind.spiel.num_distinct_actions() > 64:  # and slow to count
+        return False
     try:
-        make_tree(kind(style="terse"), SOLVED)
+        make_tree(kind(style="terse"), **SOLVED)
     except TreeTooLarge:
-        return {}
-    return {"scripted": play_by_regret}
+        return False
+    return True
 
 
 def refusal(spiel: Any) -> str:

@@ -74,6 +74,7 @@ def grow(
     same: Callable[[Any], Hashable] | None = None,
     name: str = "the game",
     most: int = MOST_INFOSETS,
+    most_nodes: int = MOST_NODES,
 ) -> Tree:
     """Fill a tree from its root. States for which `same` gives equal values become one node."""
     known: dict[Hashable, int] = {}
@@ -90,7 +91,7 @@ def grow(
     stack = [opened(root, same(root) if same else None)]
     while stack:
         branch, key, number, children = stack[-1]
-        _check_size(tree, len(stack), name, most)
+        _check_size(tree, len(stack), name, most, most_nodes)
         if len(children) < len(branch.children):
             state = branch.children[len(children)]
             its_key = same(state) if same else None
@@ -110,12 +111,12 @@ def grow(
     return tree
 
 
-def _check_size(tree: Tree, depth: int, name: str, most: int) -> None:
+def _check_size(tree: Tree, depth: int, name: str, most: int, most_nodes: int) -> None:
     what = ""
     if len(tree.infosets) > most:
         what = f"has more than {most:,} information states"
-    elif len(tree.nodes) > MOST_NODES:
-        what = f"has more than {MOST_NODES:,} positions"
+    elif len(tree.nodes) > most_nodes:
+        what = f"has more than {most_nodes:,} positions"
     elif depth > MOST_DEPTH:
         what = f"can go on for more than {MOST_DEPTH} moves"
     if what:
