@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, lru_cache
 from types import new_class
 from typing import Any, ClassVar, NamedTuple
 
@@ -34,7 +34,7 @@ ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "
 # A board says all that matters in these, however it came about.
 BOARDS = ("tic_tac_toe", "connect_four", "mnk", "breakthrough", "nim", "hex", "y", "clobber")
 SOLVED = {"most": 6_000, "most_nodes": 10_000}  # of a game that is small enough to be solved
-CFR_ITERATIONS = 200
+CFR_ITERATIONS = 100
 
 
 class Position(NamedTuple):
@@ -153,21 +153,24 @@ class OpenSpielGame(Game):
     def open_board(self) -> bool:
         return bool(self.spiel.get_type().information == Kind.Information.PERFECT_INFORMATION)
 
-    @cached_property
-    def _tree(self) -> Tree | TreeTooLarge:
-        try:
-            return make_tree(self)
-        except TreeTooLarge as error:
-            return error
-
     def tree(self) -> Tree | None:
         """All positions, or none where they are too many."""
-        return None if isinstance(self._tree, TreeTooLarge) else self._tree
+        found = _tree(self.string, **vars(self))
+        return None if isinstance(found, TreeTooLarge) else found
 
     def need_tree(self) -> Tree:
-        if isinstance(self._tree, TreeTooLarge):
-            raise self._tree
-        return self._tree
+        found = _tree(self.string, **vars(self))
+        if isinstance(found, TreeTooLarge):
+            raise found
+        return found
+
+
+@lru_cache(maxsize=8)  # a run loads its games several times
+def _tree(string: str, **options: Any) -> Tree | TreeTooLarge:
+    try:
+        return make_tree(open_game(string)(**options))
+    except TreeTooLarge as error:
+        return error
 
 
 def make_tree(game: OpenSpielGame, **limits: int) -> Tree:
