@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from types import new_class
 from typing import Any, ClassVar, NamedTuple
@@ -153,13 +153,16 @@ class OpenSpielGame(Game):
     def open_board(self) -> bool:
         return bool(self.spiel.get_type().information == Kind.Information.PERFECT_INFORMATION)
 
+    def options(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.init}
+
     def tree(self) -> Tree | None:
         """All positions, or none where they are too many."""
-        found = _tree(self.string, **vars(self))
+        found = _tree(self.string, **self.options())
         return None if isinstance(found, TreeTooLarge) else found
 
     def need_tree(self) -> Tree:
-        found = _tree(self.string, **vars(self))
+        found = _tree(self.string, **self.options())
         if isinstance(found, TreeTooLarge):
             raise found
         return found
