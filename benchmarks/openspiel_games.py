@@ -16,7 +16,7 @@ from sparring.core.errors import ConfigError
 from sparring.core.game import Game
 from sparring.core.tree import TreeTooLarge
 
-SECONDS = 30  # for each game
+SECONDS, COUNTING = 30, 8  # for a game, and for counting its information states
 
 
 class TooLong(Exception):
@@ -41,18 +41,19 @@ def row(name: str) -> str:
         return f"| `{name}` | refused | {str(error).partition('here: ')[2]} |"
     game: Any = made(style="terse")
     episode = asyncio.run(play(Job("0", name, game, game.task(0), 0, seating(game)), nobody))
-    if episode.void:
+    if episode.void and "went on" not in episode.void:
         return f"| `{name}` | refused | {episode.void} |"
-    signal.alarm(SECONDS)
+    signal.alarm(COUNTING)
     try:
         size = f"{len(make_tree(game).infosets):,}"
     except TreeTooLarge as error:
         size = "too many" if "more than" in str(error) else "not told apart"
     except TooLong:
-        size = f"too many to count in {SECONDS} s"
+        size = f"too many to count in {COUNTING} s"
     programs = [p for p in ("perfect", "scripted") if getattr(made, p) is not getattr(Game, p)]
     dynamics = "at once" if "SIMULTANEOUS" in str(kind.dynamics) else "in turn"
-    facts = f"{len(made.seats)} seats, {dynamics}, {len(episode.turns)} turns"
+    turns = f"{len(episode.turns)} turns" if not episode.void else f"no end in {game.cap} moves"
+    facts = f"{len(made.seats)} seats, {dynamics}, {turns}"
     return f"| `{name}` | {facts} | {size}{''.join(f', `{p}`' for p in programs)} |"
 
 
