@@ -44,6 +44,7 @@ from sparring.run import interrupt
 from sparring.run.config import LearnConfig
 
 log = logging.getLogger(__name__)
+UPDATES = "updates"  # among a reference's weights in a checkpoint: how often it has followed
 
 
 class Learner:
@@ -68,6 +69,7 @@ class Learner:
         self.lr_scale = 1.0  # lowered by the collapse guard
         self.optimizers: dict[str, Optimizer] = {}
         self.references: dict[str, dict[str, Tensor]] = {}  # of moving references, in float32
+        self.reference_updates: dict[str, int] = {}  # since they began
         self.beginnings: dict[str, dict[str, Tensor]] = {}  # where each iteration restarts from
         self.critics: dict[str, Critic] = {}
         self.critic_optimizers: dict[str, Optimizer] = {}
@@ -100,6 +102,7 @@ class Learner:
             else:
                 policies.add(reference, name)
             self.references[name] = make_masters(policies.parameters(reference))
+            self.reference_updates[name] = 0
 
     def restart(self, config: LearnConfig) -> None:
         """Learn by this config from now on; optimizers and moving references begin anew at the
@@ -376,7 +379,8 @@ class Learner:
     def _move_reference(self, name: str) -> None:
         """Let the reference follow the policy, which keeps self-play from cycling."""
         if name in self.references:
-            rate = follow_rate(self.config, self.policies.version(name))
+            rate = follow_rate(self.config, self.reference_updates[name])
+            self.reference_updates[name] += 1
             follow(self.references[name], self.optimizers[name].masters, rate)
             self._write_reference(name)
 
@@ -394,7 +398,11 @@ class Learner:
             state[f"{name}.optimizer"] = optimizer.state()
             if name in self.references:
                 own = self.references[name]
-                state[f"{name}.reference"] = {key: tensor.detach() for key, tensor in own.items()}
+                updates = torch.tensor(float(self.reference_updates[name]))
+                state[f"{name}.reference"] = {
+                    UPDATES: updates,
+                    **{key: tensor.detach() for key, tensor in own.items()},
+                }
             if name in self.critics:
                 state[f"{name}.critic"] = self.critics[name].state()
                 state[f"{name}.critic_optimizer"] = self.critic_optimizers[name].state()
@@ -408,5 +416,6 @@ class Learner:
                 self.critics[name].load(state[f"{name}.critic"])
                 self.critic_optimizers[name].load(state[f"{name}.critic_optimizer"])
             if name in self.references:
+                self.reference_updates[name] = int(state[f"{name}.reference"][UPDATES])
                 follow(self.references[name], state[f"{name}.reference"], 1.0)
                 self._write_reference(name)

@@ -296,7 +296,6 @@ def test_a_run_continues_from_its_state_to_the_last_bit(
         save_file({key: value.contiguous() for key, value in tensors.items()}, tmp_path / name)
     second = Learner(make_policies("lora", spread=0.5), ["main"], config)
     second.load({name: load_file(tmp_path / name) for name in first.state()})
-    second.policies.set_version("main", first.policies.version("main"))
     for i in range(2, 4):
         assert first.fit(make_samples(seed=i), i, 8) == second.fit(make_samples(seed=i), i, 8)
     for name, tensors in first.state().items():

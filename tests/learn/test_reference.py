@@ -72,10 +72,23 @@ def test_periodic_copies_and_the_running_average_by_hand() -> None:
         found = learner("float32", reference)
         for update, value in enumerate(values):
             shift(found, 0.25)
-            found.policies.set_version("main", update)
             found._move_reference("main")
             own = found.policies.parameters(found.reference("main"))["model.norm.weight"]
             assert torch.allclose(own, torch.tensor(value)), (reference, update)
+
+
+def test_a_reference_that_begins_anew_or_is_loaded_knows_how_often_it_has_followed() -> None:
+    found, other = learner("float32", "average"), learner("float32", "average")
+    for _ in range(3):
+        shift(found, 0.25)
+        found._move_reference("main")
+    other.load(found.state())
+    assert other.reference_updates == {"main": 3}
+    found.restart(found.config)  # at 1.75: the mean of that and 2.0 is next
+    shift(found, 0.25)
+    found._move_reference("main")
+    own = found.policies.parameters(found.reference("main"))["model.norm.weight"]
+    assert torch.allclose(own, torch.tensor(1.875))
 
 
 def test_a_fixed_reference_has_no_weights_of_its_own() -> None:
