@@ -378,14 +378,15 @@ class Learner:
 
     def _move_reference(self, name: str) -> None:
         """Let the reference follow the policy, which keeps self-play from cycling."""
-        if name in self.references:
+        if name in self.references and self.config.moving_reference:
             rate = follow_rate(self.config, self.reference_updates[name])
             self.reference_updates[name] += 1
             follow(self.references[name], self.optimizers[name].masters, rate)
             self._write_reference(name)
 
     def _write_reference(self, name: str) -> None:
-        copy_rounded(self.references[name], self.policies.parameters(self.reference(name)))
+        parameters = self.policies.parameters(f"{REFERENCE}_{name}")
+        copy_rounded(self.references[name], parameters)
 
     def dismiss(self) -> None:
         """Nothing more will be learned; for learners that others wait for."""

@@ -91,6 +91,20 @@ def test_a_reference_that_begins_anew_or_is_loaded_knows_how_often_it_has_follow
     assert torch.allclose(own, torch.tensor(1.875))
 
 
+def test_a_config_without_one_leaves_the_reference_where_it_is() -> None:
+    """As imitation does before self-play begins."""
+    found = learner("float32")
+    before = {k: w.clone() for k, w in found.policies.state(found.reference("main")).items()}
+    usual = found.config
+    found.restart(usual.model_copy(update={"kl": 0.0}))
+    shift(found, 0.25)
+    found._move_reference("main")
+    found.load(found.state())
+    found.config = usual
+    after = found.policies.state(found.reference("main"))
+    assert all(torch.equal(after[k], before[k]) for k in before)
+
+
 def test_a_fixed_reference_has_no_weights_of_its_own() -> None:
     config = LearnConfig(weights="full", kl=0.1, reference="base")
     found = Learner(FullPolicies(*load_model("nano")), ["main"], config)
