@@ -41,9 +41,10 @@ class BasesEngine(TransformersEngine):
     ) -> list[list[float]]:
         return self.of(policy).probabilities(policy, asked, sampling)
 
-    def publish(self) -> None:
+    def _forget(self) -> None:
         for engine in self._engines.values():
-            engine.publish()
+            engine._forget()
+        self._stale = False
 
     def _runner(self, policy: str) -> AnyRunner:
         return self.of(policy)._runner(policy)

@@ -77,19 +77,21 @@ class Row:
         """Take drawn tokens, up to the one that ends the reply. `stopped` says of ids whether a
         stop string stands at their end."""
         most, stops = min(len(token_ids), self.left), self.sampling.stop
-        if stops or self.on_token is not None or not ends.isdisjoint(token_ids[:most]):
-            for number, token in enumerate(token_ids[:most]):
+        one_by_one = stops or self.on_token is not None or self.trie is not None
+        if not one_by_one and ends.isdisjoint(token_ids[:most]):
+            self.token_ids += token_ids[:most]
+            self.logprobs += logprobs[:most]
+        else:
+            for token, logprob in zip(token_ids[:most], logprobs, strict=False):
+                if self.trie is not None:
+                    self.allowed.append(self.next_tokens)
+                self.token_ids.append(token)
+                self.logprobs.append(logprob)
                 if self.on_token is not None:
                     self.on_token(token)
-                so_far = [*self.token_ids, *token_ids[: number + 1]] if stops else []
-                if token in ends or (stops and stopped(so_far, stops)):
-                    most, self.finish = number + 1, "stop"
-                    break
-        if self.trie is not None:  # drawn one at a time
-            self.allowed.append(self.next_tokens)
-        self.token_ids += token_ids[:most]
-        self.logprobs += logprobs[:most]
-        if self.trie is not None and not self.next_tokens:
-            self.finish = "stop"
-        elif not self.left and not self.finish:
+                complete = self.trie is not None and not self.next_tokens
+                if token in ends or complete or (stops and stopped(self.token_ids, stops)):
+                    self.finish = "stop"
+                    return
+        if not self.left:
             self.finish = "length"

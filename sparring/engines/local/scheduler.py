@@ -55,11 +55,11 @@ class Scheduler:
 
     def add(self, row: Row) -> None:
         """Queue a row; one that can never fit the cache fails by itself."""
-        have = self._capacity()
-        if self.cache.blocks_for(row.needs) > have:
-            self._fail(row, f"the cache has {have * BLOCK} positions")
-        else:
+        needed = self.cache.blocks_for(row.needs)
+        if needed < self.cache.size or needed <= self._capacity():
             self.waiting.append(row)
+        else:
+            self._fail(row, f"the cache has {self._capacity() * BLOCK} positions")
 
     @property
     def busy(self) -> bool:
