@@ -55,10 +55,10 @@ def test_a_run_speaks_and_learns_on_one_thread(tmp_path, monkeypatch):
 
         monkeypatch.setattr(owner, name, told)
 
-    spied(TransformersEngine, "_fitted")
+    spied(TransformersEngine, "_round")
     spied(Learner, "fit")
     train(load_recipe("kuhn", ["iterations=1", "collect.episodes=8"], smoke=True), tmp_path / "run")
-    assert {name for name, _ in seen} == {"_fitted", "fit"}
+    assert {name for name, _ in seen} == {"_round", "fit"}
     assert {thread for _, thread in seen} == {"bench_0"}
 
 

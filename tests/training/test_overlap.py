@@ -39,14 +39,14 @@ def slow_learner() -> None:
 
 
 def slow_engine() -> None:
-    usual = TransformersEngine._generate
+    usual = TransformersEngine._round
 
-    def generate(self: Any, batch: Any) -> Any:
+    def compute(self: Any, new: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
             time.sleep(0.02)
-        return usual(self, batch)
+        return usual(self, new)
 
-    TransformersEngine._generate = generate  # type: ignore[method-assign]
+    TransformersEngine._round = compute  # type: ignore[method-assign]
 
 
 def versions(run: Path) -> list[tuple[int, set[int]]]:
