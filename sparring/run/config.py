@@ -129,10 +129,10 @@ class EngineConfig(Section):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     tf32: bool = False  # float32 products with 10 bits of mantissa, on a GPU that has TF32
     max_batch: int = Field(512, ge=1)
-    lockstep: bool = True  # batches that do not depend on timing: the same run, the same numbers
-    # Kept prefixes, and on a GPU captured graphs; None: where they can be had; false: neither.
+    lockstep: bool = True  # batches by who asks, not by timing: for models through transformers
+    # The paged cache, and on a GPU captured graphs; None: where they can be had; false: neither.
     graphs: bool | None = None
-    # For keys and values; None: 40 % of what is free on a GPU, 4 on a CPU.
+    # For keys and values; None: half of what is free on a GPU, 4 on a CPU.
     cache_gb: float | None = Field(None, gt=0)
 
 
