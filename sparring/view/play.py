@@ -15,6 +15,7 @@ from sparring.core.errors import ConfigError
 from sparring.core.game import Game, opened
 from sparring.core.nearest import nearest
 from sparring.core.scripted import programs
+from sparring.core.tree import Infoset
 from sparring.core.types import Episode, Request, Turn
 from sparring.models.trained import game_options, trained_sampling
 from sparring.run.games import load_game
@@ -123,12 +124,16 @@ class Session:
         """How likely the policy would be to choose each action in the person's place."""
         if self.request is None or self.engine is None or self.request.view is None:
             return {}
+        actions = self.request.view.actions
         prompt = self.request.messages[-1]["content"]
-        try:
-            (values,) = self.engine.probabilities(self.asked_as, [prompt], self.request.sampling)
-        except (ValueError, NotImplementedError, AttributeError):
+        asked = Infoset(prompt, self.seat, prompt, actions)
+        if not hasattr(self.engine, "probabilities"):  # a server, which says nothing of the kind
             return {}
-        return {action: values.get(action, 0.0) for action in self.request.view.actions}
+        try:
+            (row,) = self.engine.probabilities(self.asked_as, [asked], self.request.sampling)
+        except (ValueError, NotImplementedError):  # of replies of many tokens nobody can say it
+            return {}
+        return dict(zip(actions, row, strict=False))
 
 
 class Sessions:

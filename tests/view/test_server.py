@@ -151,3 +151,17 @@ def test_runs_are_found_below_a_folder_and_phases_of_a_run_are_not(tmp_path: Pat
         *("a", "group/b", "other/b")
     ]
     assert len(names) == 3 and "a" in names  # two of one name are told apart
+
+
+def test_a_policy_says_how_likely_it_would_choose_each_action() -> None:
+    async def match() -> tuple[dict[str, float], dict[str, Any]]:
+        session = Session(KuhnPoker(style="terse"), "kuhn", "first", "nano", {}, "unsafe")
+        session.task = asyncio.create_task(session.run())
+        await session.settle()
+        hint = session.hint()
+        await session.reply("p")
+        return hint, session.state()
+
+    hint, after = asyncio.run(match())
+    assert list(hint) == ["p", "b"] and all(0 < chance < 1 for chance in hint.values())
+    assert after["error"] == "" and (after["over"] or after["asked"])
