@@ -73,8 +73,10 @@ class OpenSpielGame(Game):
                     raise VoidGame(f"{self.string} went on for more than {self.cap} moves")
                 moves += 1
                 if state.is_chance_node():
-                    outcomes, chances = zip(*state.chance_outcomes(), strict=True)
-                    state.apply_action(rng.choices(outcomes, chances)[0])
+                    drawn = dict(state.chance_outcomes())
+                    if not drawn:
+                        raise VoidGame(f"OpenSpiel's {self.string} has no outcome of chance here")
+                    state.apply_action(rng.choices(list(drawn), list(drawn.values()))[0])
                     continue
                 players = self.movers(state)
                 turns = await asyncio.gather(*(self.ask(table, state, p) for p in players))
@@ -196,9 +198,11 @@ def make_tree(game: OpenSpielGame, **limits: int) -> Tree:
         if state.is_terminal():
             return Branch(rewards=state.returns())
         if state.is_chance_node():
-            outcomes, chances = zip(*state.chance_outcomes(), strict=True)
-            children = [(state.child(outcome), ()) for outcome in outcomes]
-            return Branch(children=children, chances=chances)
+            drawn = dict(state.chance_outcomes())
+            if not drawn:
+                raise TreeTooLarge(f"{game.string} has no outcome of chance at one of its nodes")
+            children = [(state.child(outcome), ()) for outcome in drawn]
+            return Branch(children=children, chances=list(drawn.values()))
         players = game.movers(state)
         player = players[len(chosen)]
         names = game.actions(state, player)

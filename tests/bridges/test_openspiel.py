@@ -194,6 +194,13 @@ def test_a_game_that_goes_on_for_ever_is_void():
     assert "more than 20 moves" in episode.void
 
 
+def test_a_chance_node_without_outcomes_stops_no_run():
+    """Go fish has such nodes: it can be played, and has no tree."""
+    assert load_game("openspiel:go_fish", style="terse").tree() is None
+    (episode,) = asyncio.run(collect(jobs_of("openspiel:go_fish", 1, style="terse"), nobody))
+    assert episode.rewards or "no outcome of chance" in episode.void
+
+
 def test_the_listing_names_what_can_be_played():
     found = listing()
     assert len(found) > 90 and "leduc_poker" in found and "mfg_garnet" not in found
