@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="each so-manieth pair")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--crosshair-paths", type=int, default=100)
-    parser.add_argument("--sandbox", default="bwrap")
+    parser.add_argument("--sandbox", default="bubblewrap")
     parser.add_argument("--out", type=Path, help="where each verdict is appended")
     parser.add_argument("--show", type=Path, nargs="*", help="only the table of such files")
     options = parser.parse_args()

@@ -20,7 +20,7 @@ from sparring.core.game import Game
 from sparring.core.types import Episode, Request, Sampling, Turn, derive
 from sparring.run.config import Config, load_recipe, make_config
 from sparring.run.games import load_game
-from sparring.run.rundir import RunDir, read_lines
+from sparring.run.rundir import RunDir, read_log, read_object
 from sparring.run.variables import set_key
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ class Run:
 
     def metrics(self) -> pandas.DataFrame:
         """One row per iteration, one column per metric."""
-        rows = list(read_lines(self.path / "metrics.jsonl"))
+        rows = list(read_log(self.path / "metrics.jsonl"))
         return _pandas().DataFrame(rows).set_index("iteration") if rows else _pandas().DataFrame()
 
     def events(self) -> pandas.DataFrame:
-        return _pandas().DataFrame(list(read_lines(self.path / "events.jsonl")))
+        return _pandas().DataFrame(list(read_log(self.path / "events.jsonl")))
 
     def iterations(self) -> list[int]:
         """The iterations whose episodes are on record."""
@@ -89,7 +89,7 @@ class Run:
     def evaluation(self) -> dict[str, Any]:
         """The closing evaluation, or nothing where there was none."""
         path = self.path / "evaluation.json"
-        return dict(json.loads(path.read_text())) if path.exists() else {}
+        return read_object(path) if path.exists() else {}
 
     def _repr_html_(self) -> str:
         """A notebook shows a run as its curves."""

@@ -3,6 +3,7 @@ behind: no folder, no file, no traceback."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from sparring.api import load_run
 from sparring.cli import app
 from sparring.core.errors import ConfigError
 from sparring.run.outputs import need_file, need_folder
@@ -77,6 +79,8 @@ def run(finished: Path, here: Path) -> Path:
         ("recipe=../elsewhere", "recipe: "),
         ("collect.episodes=2026-99-99", "not YAML"),
         ("players.second=bse", "did you mean 'base'?"),
+        ("players.second=minimax", "there are: base, main, perfect"),
+        ("players.second=alice", "(learn.policies=[alice])"),
         ("players.second=perfct", "did you mean 'perfect'?"),
         ("players.second=runs/kuhn", "RUN@STEP"),
         ("opponents={kind: players, players: [rndom]}", "did you mean 'random'?"),
@@ -155,13 +159,39 @@ def test_a_damaged_config_is_named_whoever_reads_it(run: Path, text: str | bytes
     assert sorted(p.name for p in run.iterdir()) == kept and not Path("verl").exists()
 
 
-@pytest.mark.parametrize("line", ["{oops\n", "[1]\n", "7\n"])
+@pytest.mark.parametrize(
+    "line", ["{oops\n", "[1]\n", "7\n", '{"score": 1}\n', '{"iteration": "1"}\n']
+)
 def test_a_bad_line_inside_the_metrics_is_named(run: Path, line: str) -> None:
     path = run / "metrics.jsonl"
     path.write_text(line + path.read_text())
     refused("line 1 of", "train", "kuhn", "--smoke", "--run", run, "--resume", *SMALL)
     path.write_text(path.read_text().removeprefix(line) + "torn in tw")
     assert [m["iteration"] for m in read_lines(path)] == [1]
+
+
+def test_damaged_files_of_a_run_are_named_whoever_reads_them(here: Path, run: Path) -> None:
+    events, games = run / "events.jsonl", run / "episodes" / "000001.jsonl.gz"
+    events.write_text('{"event": "x"}\n')
+    refused("line 1 of", "train", "kuhn", "--smoke", "--run", run, "--resume", *SMALL)
+    events.unlink()
+    whole = games.read_bytes()
+    for damage in (whole[: len(whole) // 2], b"no gzip", gzip.compress(b"{}\n")):
+        games.write_bytes(damage)
+        with pytest.raises(ConfigError, match=r"000001\.jsonl\.gz is damaged"):
+            RunDir.existing(run).read_episodes(1)
+    (run / "evaluation.json").write_text("{oops")
+    with pytest.raises(ConfigError, match=r"evaluation\.json is damaged"):
+        load_run(run).evaluation()
+    for name, words in (
+        ("selfplay.json", ("selfplay", "kuhn", "--policy", "random", "--games", 2, "--resume")),
+        ("adapter_config.json", ("arena", "folder", "--against", "random", "--game", "kuhn")),
+    ):
+        Path("folder").mkdir(exist_ok=True)
+        Path("folder", "adapter_model.safetensors").write_bytes(b"")
+        Path("folder", name).write_text("{oops")
+        refused(f"{name} is damaged", *words, *(("--out", "folder") if "--resume" in words else ()))
+        Path("folder", name).unlink()
 
 
 def test_a_checkpoint_that_is_not_there_makes_no_folder(here: Path, run: Path) -> None:
@@ -221,6 +251,16 @@ def test_recorded_games_need_no_further_word(here: Path) -> None:
     assert RunDir.existing(Path("run")).config().collect.episodes == 0
 
 
+def test_recorded_games_of_truncated_draws_are_not_learned_from(here: Path) -> None:
+    greedy = ("--temperature", "0", "--games", "4", "--out", "games")
+    code, output = sparring("selfplay", "kuhn", "--policy", "nano", *greedy)
+    assert code == 0, output
+    teach = ("teach.kind=recorded", "rounds.games=games", "credit={kind: group_relative}")
+    words = ("train", "kuhn", "--smoke", "--run", "run", *teach, *SMALL)
+    refused("were drawn with top_p, top_k or temperature 0", *words)
+    assert not Path("run").exists()
+
+
 def test_a_dtype_that_the_cpu_cannot_multiply_in(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,13 +271,13 @@ def test_a_dtype_that_the_cpu_cannot_multiply_in(
 
 def test_names_of_players_that_mean_somebody_are_left_alone() -> None:
     names = {
-        "a": "alice",
+        "alice": "alice",
         "b": "ben",
         "c": "main",
         "d": "base",
         "e": "runs/x@3",
         "f": "gpt@http://h",
     }
-    check_players(names, ["random", "alice", "runs/y@1"], {"random", "rival"})
+    check_players(names, ["random", "alice", "runs/y@1"], {"random", "rival"}, {"ben"})
     with pytest.raises(ConfigError, match=r"nobody is called 'alce'; did you mean 'alice'\?"):
-        check_players(names, ["alce"], {"random"})
+        check_players(names, ["alce"], {"random"}, {"ben"})

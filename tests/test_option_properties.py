@@ -1,6 +1,7 @@
 """Any options at all, valid, out of range, of another type or misspelt, behind any command and any
-recipe: it works, or it ends with exit code 2 and leaves nothing behind. Validation is the real one;
-a training stops where its folder would be made, all else is done for real with nano."""
+recipe: it works, or it ends with exit code 2 and leaves nothing behind. Every command is done for
+real with nano. Of a recipe, many draws stop where the run's folder would be made, and two are
+trained at a tiny size."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -37,6 +38,12 @@ QUICK = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+LONG = {
+    "coherent-math": "its phases are drawn for one by one, as commands",
+    "equivalence-bob": "it judges held-out pairs for minutes before it trains",
+}
 
 
 class Begun(BaseException):
@@ -82,17 +89,18 @@ def tree(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-def held(words: list[str], folder: Path) -> None:
+def held(words: list[str], folder: Path) -> int:
     """Run it: success, or exit code 2 with everything as it was."""
     before = tree(folder)
     try:
-        code, output = sparring(*words)
+        code, output = sparring(*words, stdin=TYPED)
     except Begun:
         code, output = 0, ""
     assert code in (0, 2), f"{words}: exit {code}\n{output}"
     if code == 2:
         assert output.strip(), f"{words}: refused without a word"
         assert tree(folder) == before, f"{words}: refused, and left something behind"
+    return code
 
 
 @pytest.mark.parametrize("recipe", recipe_names())
@@ -111,13 +119,52 @@ def test_any_overrides_of_a_recipe(recipe: str) -> None:
         check()
 
 
+TINY = (
+    *SMALL, "policy=nano", "iterations=1", "collect.group=2", "sampling.max_tokens=4",
+    "evaluate.every=99", "engine.max_batch=8",
+)  # fmt: skip
+# Values that some run can have: others are refused, which is drawn for above.
+USABLE = {
+    "learn.lr": ("1e-3", "1"), "learn.epochs": ("1", "2"), "learn.minibatches": ("1", "3"),
+    "learn.weights": ("full", "lora"), "learn.clip_high": ("0", "0.5"), "seed": ("0", "7"),
+    "learn.aggregation": ("grpo", "bnpo", "dr_grpo", "dapo"), "learn.kl": ("0", "0.1"),
+    "learn.packing": ("true", "false"), "collect.concurrency": ("1", "7"),
+    "credit.kind": ("role_baseline", "group_relative", "leave_one_out", "prompt_baseline", "gae"),
+    "opponents.kind": ("self", "league"), "guard.enabled": ("true", "false"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("recipe", [name for name in recipe_names() if name not in LONG])
+def test_drawn_trainings_run(recipe: str) -> None:
+    """The whole of it, and success is more than being let in."""
+    key = st.sampled_from(sorted(USABLE)).flatmap(
+        lambda key: st.sampled_from(USABLE[key]).map(f"{key}={{}}".format)
+    )
+    codes = []
+
+    @settings(QUICK, max_examples=2)
+    @given(st.lists(key, min_size=1, max_size=2))
+    def check(overrides: list[str]) -> None:
+        with empty_folder() as folder:
+            codes.append(held(["train", recipe, "--smoke", *TINY, *overrides], folder))
+
+    check()
+    assert 0 in codes, f"{recipe}: every drawn training was refused"
+
+
+NANO = ("--policy", "nano", "--out", "out", "--smoke")
 # What each command needs at least, on the files of `folder`; options are drawn behind it.
 BASES: dict[tuple[str, ...], list[str]] = {
     ("train",): ["kuhn", "--smoke", "--run", "run"],
-    ("play",): ["kuhn", "--policy", "nano", "--seat", "third"],
+    ("play",): ["kuhn", "--policy", "nano"],
     ("arena",): ["nano", "--against", "random", "--game", "kuhn", "--games", "2"],
     ("report",): ["RUN"],
     ("recipes",): [],
+    ("games",): [],
+    ("init",): ["mine"],
+    ("exploit",): ["nano", "--game", "kuhn", "--replies", "2"],
+    ("tournament",): ["random", "perfect", "--game", "kuhn", "--games", "2"],
+    ("export", "verifiers"): ["kuhn", "--out", "out"],
     ("submit",): ["kuhn", "--dry-run"],
     ("eval",): ["gsm8k", "--policy", "nano", "--data", "math.jsonl", "--max-tokens", "2"],
     ("compare",): ["a.jsonl", "b.jsonl"],
@@ -131,15 +178,21 @@ BASES: dict[tuple[str, ...], list[str]] = {
     ("judge", "equivalence"): ["claims.jsonl", "--inputs", "2", "--crosshair-paths", "0"],
     ("export", "verl"): ["RUN", "--out", "out"],
     ("export", "games"): [],
-    ("math", "sft"): ["--out", "out", "--smoke", "tasks.source=nowhere.jsonl"],
-    ("math", "rollouts"): ["--policy", "nano", "--out", "out", "--smoke", "tasks.source=no.jsonl"],
-    ("math", "preferences"): ["--rollouts", "no.jsonl", "--out", "out", "--smoke"],
-    ("math", "dpo"): ["--model", "nano", "--preferences", "no.jsonl", "--out", "out", "--smoke"],
-    ("math", "eval"): ["--policy", "nano", "--out", "out", "--smoke", "math.gsm8k.data=no.jsonl"],
+    ("math", "sft"): ["--out", "out", "--smoke", "tasks.source=math.jsonl"],
+    ("math", "rollouts"): [*NANO, "tasks.source=math.jsonl"],
+    ("math", "preferences"): ["--rollouts", "rollouts.jsonl", "--out", "out", "--smoke"],
+    ("math", "dpo"): ["--model", "nano", "--preferences", "pairs.jsonl", "--out", "out", "--smoke"],
+    ("math", "eval"): [*NANO, "math.gsm8k.data=apart.jsonl"],
 }
-# Refused as they stand, so that no work is done: every refusal of an option comes before.
-REFUSED = {("play",), *(path for path in BASES if path[0] == "math")}
-SLOW = {("doctor",): "it multiplies in every dtype, and its one option is a flag"}
+TYPED = "p\nb\npass\nbet\ncheck\nfold\ncall\n" * 4  # at the keyboard, by whoever is asked
+# Refused as it stands, for want of a file that takes minutes to make.
+REFUSED = {("math", "preferences")}
+DEAR = {("math", "rollouts"): 3, ("math", "sft"): 4, ("math", "dpo"): 4}  # draws of these
+SLOW = {
+    ("doctor",): "it multiplies in every dtype, and its one option is a flag",
+    ("serve",): "it serves until it is stopped",
+    ("view",): "it serves until it is stopped",
+}
 FILES = {
     "math.jsonl": {"question": "What is 1 + 1?", "answer": "#### 2"},
     "shown.jsonl": {"system_prompt": "", "user_prompt": "a", "output": "b"},
@@ -155,6 +208,8 @@ FILES = {
     },
     "a.jsonl": {"id": "1", "correct": True},
     "b.jsonl": {"id": "1", "correct": False},
+    "apart.jsonl": {"question": "What is 2 + 2?", "answer": "#### 4"},
+    "pairs.jsonl": {"question": "1 + 1?", "chosen": "It is 2.", "rejected": "It is 3."},
 }
 
 
@@ -182,10 +237,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def _begun_only(path: tuple[str, ...]) -> Any:
+    """A drawn `train` stops where its folder would be made: others of it are trained above."""
+    if path != ("train",):
+        return nullcontext()
+    return mock.patch.object(RunDir, "open", side_effect=Begun)
+
+
 @contextmanager
 def files(path: tuple[str, ...], run: Path) -> Iterator[tuple[Path, list[str]]]:
     """A folder with the files that commands read, and the words of a command that works."""
-    with empty_folder() as folder, mock.patch.object(RunDir, "open", side_effect=Begun):
+    with empty_folder() as folder, _begun_only(path):
         for name, row in FILES.items():
             (folder / name).write_text(json.dumps(row) + "\n")
         yield folder, [*path, *(str(run) if word == "RUN" else word for word in BASES[path])]
@@ -204,7 +266,7 @@ def test_any_options_of_a_command(path: tuple[str, ...], run: Path) -> None:
     option = st.builds(typed_as, st.one_of(st.sampled_from(names), wrong), st.sampled_from(VALUES))
     argument = st.sampled_from(["", "abc", "a=b", "x=1", "--"]).map(lambda word: [word])
 
-    @QUICK
+    @settings(QUICK, max_examples=DEAR.get(path, QUICK.max_examples))
     @given(st.lists(option, min_size=1, max_size=2), st.lists(argument, max_size=1))
     def check(drawn: list[list[str]], more: list[list[str]]) -> None:
         typed = [word for group in (*drawn, *more) for word in group]
@@ -219,7 +281,7 @@ def test_what_options_are_drawn_behind_works(path: tuple[str, ...], run: Path) -
     """All that is drawn would otherwise be refused for another reason."""
     with files(path, run) as (_, words):
         try:
-            code, output = sparring(*words)
+            code, output = sparring(*words, stdin=TYPED)
         except Begun:
             return
         assert code == 0, output

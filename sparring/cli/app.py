@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
-import secrets
+import re
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +16,17 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from sparring.cli import benchmarks, games, judge_command, policies
-from sparring.cli.arguments import Seed, number
-from sparring.cli.console import AsJson, Policy, console, say, show, show_evaluation
-from sparring.cli.groups import Commands
+from sparring.cli.arguments import Processes, Seed, number
+from sparring.cli.console import (
+    AsJson,
+    OnCurrentStderr,
+    Policy,
+    console,
+    say,
+    show,
+    show_evaluation,
+)
+from sparring.cli.groups import HELP, Commands
 from sparring.cli.submit import submit
 from sparring.cli.view_command import view
 from sparring.core.plugin import find, load_all
@@ -29,12 +39,25 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings=HELP,
 )
 SEVERAL = ("train", "finetune", "math")  # what a launcher may start more than once
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"sparring {version('sparring')}")
+        raise typer.Exit
+
+
 @app.callback()
-def one_process(context: typer.Context) -> None:
+def one_process(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_print_version),
+    ] = False,
+) -> None:
     if context.invoked_subcommand not in SEVERAL:
         refuse_several(str(context.invoked_subcommand))
 
@@ -44,13 +67,13 @@ def train(
     recipe: Annotated[str, typer.Argument(help="A recipe's name, or a YAML file.")],
     overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
     run: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on from the last good checkpoint.")] = False,
-    smoke: Annotated[bool, typer.Option(help="Shrink it, whole, to under a minute.")] = False,
-    processes: Annotated[
-        int, typer.Option(min=1, help="So many that learn, on this machine, one GPU each.")
-    ] = 1,
+    resume: Annotated[bool, typer.Option(help="Resume from the last valid checkpoint.")] = False,
+    smoke: Annotated[
+        bool, typer.Option(help="Run all of it at a size that takes less than a minute.")
+    ] = False,
+    processes: Processes = 1,
     resume_from: Annotated[
-        str | None, typer.Option(help="Go on from this checkpoint of a run: its name or path.")
+        str | None, typer.Option(help="Resume from this checkpoint: its name or its path.")
     ] = None,
 ) -> None:
     """Train a recipe; resume it; override any key of its config."""
@@ -96,40 +119,20 @@ def play(
     style: Annotated[str | None, typer.Option(help="The game's style of prompts.")] = None,
 ) -> None:
     """Play against a policy in the terminal."""
-    import asyncio
+    from sparring.cli.person import play_in_terminal
 
-    from sparring.cli.person import PERSON, with_person
-    from sparring.core.collect import Job
-    from sparring.core.collect import play as play_game
-    from sparring.core.errors import ConfigError
-    from sparring.core.nearest import nearest
-    from sparring.engines.load import load_player
-    from sparring.models.trained import game_options, trained_sampling
-    from sparring.run.games import load_game
-    from sparring.run.rundir import RunError
-
-    table = load_game(game, **game_options(game, policy, style))
-    mine = seat or table.seats[0]
-    if mine not in table.seats:
-        raise ConfigError(f"{game} has no seat {mine!r}; {nearest(mine, table.seats)}")
-    engine, name = load_player(policy)
-    seating = {s: PERSON if s == mine else name for s in table.seats}
-    seed = secrets.randbits(32)
-    speak = with_person(
-        engine.act, input, lambda turn: console.print(f"{turn.seat}> {turn.text}", markup=False)
-    )
-    job = Job("play", game, table, table.task(seed), seed, seating)
-    try:
-        episode = asyncio.run(play_game(job, speak, sampling=trained_sampling(policy)))
-    except EOFError:
-        raise RunError("the input ended before the game did") from None
-    console.print({"rewards": episode.rewards, **episode.facts})
+    play_in_terminal(game, policy, seat, style, show)
 
 
 @app.command()
 def arena(
-    policy: Annotated[str, typer.Argument(metavar="RUN", help="RUN, RUN@STEP or any policy.")],
-    against: Annotated[str, typer.Option(help="random, perfect, scripted, or a policy.")],
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="The policy: RUN, RUN@STEP or any other.")
+    ] = None,
+    policy: Annotated[str | None, typer.Option(help="The same, as everywhere else.")] = None,
+    against: Annotated[
+        str, typer.Option(help="random, perfect, scripted, or a policy.")
+    ] = "random",
     games: Annotated[int, typer.Option(min=1, help="How many games, seats alternating.")] = 100,
     game: Annotated[str | None, typer.Option(help="Which game, if the run has several.")] = None,
     temperature: Annotated[
@@ -143,12 +146,21 @@ def arena(
     as_json: AsJson = False,
 ) -> None:
     """Play a policy against another and count the results."""
+    from sparring.core.errors import ConfigError
     from sparring.evaluation.policy_match import play_match
 
-    found = play_match(
-        policy, against, games, game=game, temperature=temperature, max_tokens=max_tokens, seed=seed
+    if (run is None) == (policy is None):
+        raise ConfigError("name one policy to play: `sparring arena RUN`, or --policy NAME")
+    result = play_match(
+        run or policy or "",
+        against,
+        games,
+        game=game,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        seed=seed,
     )
-    say(found, as_json)
+    say(result, as_json)
 
 
 @app.command()
@@ -190,11 +202,14 @@ def recipes(as_json: AsJson = False) -> None:
     """List the recipes."""
     from sparring.run.config import recipe_files
 
-    about = {}
-    for name, file in recipe_files().items():
-        lines = file.read_text().splitlines()
-        about[name] = lines[0].removeprefix("#").strip() if lines else ""
-    say(about, as_json)
+    say({name: first_sentence(file.read_text()) for name, file in recipe_files().items()}, as_json)
+
+
+def first_sentence(recipe: str) -> str:
+    """Of the comment that a recipe opens with, however many lines it goes over."""
+    comment = itertools.takewhile(lambda line: line.startswith("#"), recipe.splitlines())
+    words = " ".join(line.removeprefix("#").strip() for line in comment)
+    return re.split(r"(?<=\.)\s", words, maxsplit=1)[0]
 
 
 @app.command()
@@ -249,7 +264,7 @@ for _add in load_all("commands"):
 def main() -> None:
     """Entry point: errors that a person can mend are said in one line, without a traceback."""
     console_log.install()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[OnCurrentStderr()])
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         app()
@@ -270,7 +285,7 @@ def exit_code(error: Exception) -> int | None:
     """2 for what was asked wrongly, 1 for what went wrong, 75 for what should be resumed, None for
     a bug."""
     wrong = {"ConfigError", "BadOption", "ModelMissing", "SandboxMissing", "BadTests"}
-    broken = {"RunError", "CheckpointError", "CanaryError"}
+    broken = {"RunError", "CheckpointError", "CanaryError", "GameError"}
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & wrong:
         return 2

@@ -49,6 +49,9 @@ def sandbox_word(text: Any) -> str:
 
 
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1)]
+Processes = Annotated[
+    int, typer.Option(min=1, help="Number of learner processes on this machine, one per GPU.")
+]
 Temperature = Annotated[float, number("0: the likeliest token.", low=0)]
 Sandbox = Annotated[
     str,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +18,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine t
 Policy = Annotated[
     str, typer.Option(help="nano, smollm2, a model folder or hub name, RUN or RUN@STEP.")
 ]
+
+
+class OnCurrentStderr(logging.StreamHandler[Any]):
+    """Log lines by way of whatever `sys.stderr` is: a progress bar puts them above itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 def show(line: str) -> None:
@@ -32,17 +42,19 @@ def show_epoch(metrics: dict[str, Any]) -> None:
 
 def show_evaluation(run: Path) -> None:
     """The closing evaluation as a table, where there is one."""
+    from sparring.run.rundir import read_object
+
     path = run / "evaluation.json"
     if not path.exists():
         return
-    found = json.loads(path.read_text())
-    before = found.pop("untrained", {})
-    warm = any("after_imitation" in results for results in found.values())
+    evaluation = read_object(path)
+    before = evaluation.pop("untrained", {})
+    warm = any("after_imitation" in results for results in evaluation.values())
     title = "after training (after imitation; before)" if warm else "after training (before)"
     table = RichTable(title=title, box=None)
     for column in ("game", "against", "wins", "draws", "losses", "invalid"):
         table.add_column(column)
-    for game, results in found.items():
+    for game, results in evaluation.items():
         earlier = [results[w] for w in ("after_imitation",) if w in results]
         earlier.append(before.get(game, {}))
         for opponent, score in results.items():

@@ -66,11 +66,13 @@ def _dtypes() -> list[Finding]:
     from sparring.run.machine import detect
 
     device = "cuda" if detect().gpus else "cpu"
-    found = []
+    findings = []
     for dtype in ("float32", "bfloat16", "float16"):
         runs = dtype_runs(dtype, device)
-        found.append(Finding(dtype, runs, f"{'runs' if runs else 'does not run'} on this {device}"))
-    return found
+        findings.append(
+            Finding(dtype, runs, f"{'runs' if runs else 'does not run'} on this {device}")
+        )
+    return findings
 
 
 def _sandbox() -> Finding:

@@ -26,12 +26,14 @@ def finetune_file(
     """Fit, and say what came of it."""
     if not role.isidentifier():
         raise ConfigError(f"the role {role!r} names a policy: letters, digits and underscores")
-    shown = read_demonstrations(str(data))
+    demonstrations = read_demonstrations(str(data))
     config = finetune_config(model, epochs=epochs, seed=seed, **learn)
-    run = finetune(config, out, shown, name=role, start=start, resume=resume, progress=progress)
+    run = finetune(
+        config, out, demonstrations, name=role, start=start, resume=resume, progress=progress
+    )
     return {
         "policy": f"{out}:{role}",
         "adapter": str(run.path / "adapter"),
-        "demonstrations": len(shown),
+        "demonstrations": len(demonstrations),
         "epochs": epochs,
     }

@@ -7,6 +7,8 @@ from typing import Any
 
 import typer
 
+HELP = {"help_option_names": ["-h", "--help"]}
+
 
 class Commands:
     """`command` adds to the top level, `group` is a sub-command such as `sparring judge`."""
@@ -21,7 +23,7 @@ class Commands:
     def group(self, name: str, help: str = "") -> typer.Typer:
         """The group of this name, made where there is none yet."""
         if name not in self._groups:
-            self._groups[name] = typer.Typer(help=help, no_args_is_help=True)
+            self._groups[name] = typer.Typer(help=help, no_args_is_help=True, context_settings=HELP)
             self.app.add_typer(self._groups[name], name=name)
         return self._groups[name]
 

@@ -41,7 +41,7 @@ def judge_python(
     workers: int | None = None,
     timeout_s: float = 5.0,
     memory_mb: int = 1024,
-    sandbox: str = "bwrap",
+    sandbox: str = "bubblewrap",
     out: TextIO | None = None,
 ) -> int:
     """Judge every line, print verdicts in the file's order; see `judge_file`."""
@@ -77,27 +77,32 @@ def judge_file(
         text = _as_json(line, verdict, reason) if as_json else _as_text(line, verdict)
         print(text, file=out or sys.stdout, flush=True)
 
+    counts: Counter[str] = Counter()
+    left = False
     try:
-        counts = asyncio.run(_judge_all(read_lines(file, wrong), rules, show))
+        asyncio.run(_judge_all(read_lines(file, wrong), rules, show, counts))
     except SandboxMissing as error:
         print(f"cannot judge: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        left = True
     by_status = {status: counts[status] for status in ("pass", "fail", "void")}
     summary = ", ".join(f"{n} {status}" for status, n in by_status.items())
-    print(f"{sum(by_status.values())} judged: {summary}", file=sys.stderr)
+    rest = "; left by Ctrl-C, the lines after these are not judged" if left else ""
+    print(f"{sum(by_status.values())} judged: {summary}{rest}", file=sys.stderr)
     for kind in counted:
         if counts[f"kind {kind}"]:
             print(f"{kind}s: {counts[f'kind {kind}']}", file=sys.stderr)
-    return 1 if counts["void"] else 0
+    return 130 if left else 1 if counts["void"] else 0
 
 
 async def _judge_all(
     lines: Iterator[Line],
     rules: Callable[[], AbstractAsyncContextManager[Rule]],
     show: Callable[[Line, Verdict], None],
-) -> Counter[str]:
+    counts: Counter[str],
+) -> None:
     """Read ahead only so far, so that a file of any size will do."""
-    counts: Counter[str] = Counter()
     waiting: list[tuple[Line, asyncio.Future[Verdict]]] = []
 
     async def next_out() -> None:
@@ -119,7 +124,6 @@ async def _judge_all(
             await asyncio.sleep(0)
         while waiting:
             await next_out()
-    return counts
 
 
 async def _rule(judge: Judge, line: Line) -> Verdict:

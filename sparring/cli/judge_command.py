@@ -39,5 +39,4 @@ def judge_python(
     """
     from sparring.cli.judge import judge_python as judge
 
-    jail = "unsafe" if sandbox == "unsafe" else "bwrap"
-    raise typer.Exit(judge(file, as_json, workers=workers, timeout_s=timeout_s, sandbox=jail))
+    raise typer.Exit(judge(file, as_json, workers=workers, timeout_s=timeout_s, sandbox=sandbox))

@@ -4,31 +4,120 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+import secrets
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparring.core.table import Speak
-from sparring.core.types import Request, Turn
+from sparring.core.types import Episode, Request, Turn
 
 PERSON = "person"
 _TERSE = 40  # characters: a shorter prompt is written for a tiny model, not for a person
 
 
-def with_person(speak: Speak, ask: Callable[[str], str], show: Callable[[Turn], None]) -> Speak:
-    """Requests of the policy `person` go to the keyboard, all others on to the engine."""
+def play_in_terminal(
+    name: str, policy: str, seat: str | None, style: str | None, say: Callable[[str], None]
+) -> None:
+    """One match of a person against a policy, from its opening to a closing sentence."""
+    from sparring.core.collect import Job, play
+    from sparring.core.errors import ConfigError
+    from sparring.core.game import opened
+    from sparring.core.nearest import nearest
+    from sparring.engines.load import load_player
+    from sparring.models.trained import game_options, trained_sampling
+    from sparring.run.games import load_game
+    from sparring.run.rundir import RunError
+
+    game = load_game(name, **game_options(name, policy, style))
+    mine = seat or game.seats[0]
+    if mine not in game.seats:
+        raise ConfigError(f"{name} has no seat {mine!r}; {nearest(mine, game.seats)}")
+    engine, other = load_player(policy)
+    seating = {s: PERSON if s == mine else other for s in game.seats}
+    seed = secrets.randbits(32)
+    job = Job("play", name, game, game.match_task(seed), seed, seating)
+    say(f"{game.title or name}: you are {mine}. Ctrl-C ends the game.")
+
+    async def match() -> Episode:
+        async with opened([game]):
+            speak = with_person(engine.act, input, say)
+            return await play(job, speak, sampling=trained_sampling(policy))
+
+    try:
+        episode = asyncio.run(match())
+    except EOFError:
+        raise RunError("the input ended before the game did") from None
+    for turn in episode.turns:
+        say(f"{turn.seat}> {turn.text}")
+    say(closing(episode, mine))
+
+
+def with_person(speak: Speak, ask: Callable[[str], str], say: Callable[[str], None]) -> Speak:
+    """Requests of the policy `person` go to the keyboard, all others on to the engine. What the
+    others reply is not shown: what a player may know of it is in the next prompt."""
 
     async def answer(request: Request) -> Turn:
         if request.policy != PERSON:
             turn = await speak(request)
-            show(turn)
+            say(f"({request.seat} has moved)")
             return turn
         shown = request.messages[-1]["content"]
         state = f"\n{picture(request.view.state)}" if request.view and len(shown) < _TERSE else ""
-        choices = f"{state}\n[{', '.join(request.view.actions)}]" if request.view else ""
-        text = await asyncio.to_thread(ask, f"{shown}{choices}\n{request.seat}> ")
-        return Turn(seat=request.seat, policy=PERSON, shown=shown, text=text, finish="person")
+        actions = request.view.actions if request.view else ()
+        choices = f"{state}\n[{', '.join(actions)}]" if request.view else ""
+        text = await _typed(ask, f"{shown}{choices}\n{request.seat}> ")
+        while actions and text.strip() not in actions:
+            again = f"{text.strip()!r} is not one of: {', '.join(actions)}\n{request.seat}> "
+            text = await _typed(ask, again)
+        return Turn(
+            seat=request.seat, policy=PERSON, shown=shown, text=text.strip(), finish="person"
+        )
 
     return answer
+
+
+async def _typed(ask: Callable[[str], str], prompt: str) -> str:
+    """What is typed. In a thread that nobody waits for, so that Ctrl-C need not be followed by
+    Enter."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Future[str] = loop.create_future()
+
+    def settle(finish: Callable[[Any], None], result: Any) -> None:
+        if not typed.done():
+            finish(result)
+
+    def wait() -> None:
+        try:
+            text = ask(prompt)
+        except BaseException as error:
+            loop.call_soon_threadsafe(settle, typed.set_exception, error)
+        else:
+            loop.call_soon_threadsafe(settle, typed.set_result, text)
+
+    threading.Thread(target=wait, daemon=True).start()
+    return await typed
+
+
+def closing(episode: Episode, mine: str) -> str:
+    """How it ended, in a sentence."""
+    if episode.void is not None:
+        return f"The game is void: {episode.void}."
+    why = episode.facts.get("reason") or episode.facts.get("end")
+    because = f" ({why})" if isinstance(why, str) else ""
+    return f"{_result(episode.rewards, mine)}{because}."
+
+
+def _result(rewards: Mapping[str, float], mine: str) -> str:
+    own = rewards.get(mine, 0.0)
+    others = {seat: reward for seat, reward in rewards.items() if seat != mine}
+    if not others:
+        return f"You got {own:+g}"
+    each = ", ".join(f"{seat} {reward:+g}" for seat, reward in others.items())
+    best = max(others.values())
+    if own == best:
+        return f"Nobody is ahead: you have {own:+g}, {each}"
+    return f"You {'won' if own > best else 'lost'}: {own:+g} for you, {each}"
 
 
 def picture(state: Any) -> str:

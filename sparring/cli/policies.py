@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sparring.cli.arguments import Seed, number
+from sparring.cli.arguments import Processes, Seed, number
 from sparring.cli.console import AsJson, console, say, show_epoch
 from sparring.cli.groups import Commands
 
@@ -26,7 +26,10 @@ def add_commands(commands: Commands) -> None:
 
 def finetune(
     model: Annotated[
-        str, typer.Option(help="The base model: nano, smollm2, a folder, a hub name.")
+        str,
+        typer.Option(
+            "--policy", "--model", help="The base model: nano, smollm2, a folder or a hub name."
+        ),
     ],
     data: Annotated[
         Path, typer.Option(help="Lines of {system_prompt, user_prompt, output}, or of games.")
@@ -47,10 +50,8 @@ def finetune(
         str | None, typer.Option(help="A chat template: a file, Jinja, or `plain`.")
     ] = None,
     seed: Seed = 0,
-    resume: Annotated[bool, typer.Option(help="Go on from the last whole epoch.")] = False,
-    processes: Annotated[
-        int, typer.Option(min=1, help="So many that learn, on this machine, one GPU each.")
-    ] = 1,
+    resume: Annotated[bool, typer.Option(help="Resume from the last finished epoch.")] = False,
+    processes: Processes = 1,
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune LoRA on demonstrations, with a checkpoint after each epoch."""
@@ -61,13 +62,13 @@ def finetune(
     with together(processes, "auto") as leads:
         if leads:
             need_folder(out, "--out")
-            found = finetune_file(
+            result = finetune_file(
                 model, data, out, role=role, start=start, epochs=epochs, resume=resume, seed=seed,
                 progress=None if as_json else show_epoch, lr=lr, batch=batch, lora_r=lora_r,
                 lora_alpha=lora_alpha, lora_dropout=lora_dropout, packing=packing,
                 template=template,
             )  # fmt: skip
-            say(found, as_json)
+            say(result, as_json)
 
 
 def selfplay(
@@ -88,7 +89,9 @@ def selfplay(
     val: Annotated[float, number("Share of tables kept back.", low=0, high=0.9)] = 0.1,
     batch: Annotated[int, typer.Option(min=1, help="Games at once, recorded together.")] = 64,
     seed: Seed = 0,
-    resume: Annotated[bool, typer.Option(help="Go on with the games that are there.")] = False,
+    resume: Annotated[
+        bool, typer.Option(help="Resume after the last recorded batch of games.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let a policy play with itself; games, training and validation instances land in a folder."""
@@ -109,8 +112,8 @@ def selfplay(
         say(generate(plan, folder, resume=resume), as_json)
         return
     with Live(console, f"{game} · {policy}", games) as live:
-        found = generate(plan, folder, resume=resume, progress=live)
-    say(found, as_json)
+        result = generate(plan, folder, resume=resume, progress=live)
+    say(result, as_json)
 
 
 def merge(

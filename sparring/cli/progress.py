@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from statistics import fmean
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from sparring.run import console_log
 
@@ -16,9 +19,9 @@ _SHOWN = (  # metric, label, format: what is worth a glance while it runs
     ("rate/invalid", "invalid", "{:.1%}"),
     ("reward/avg_batch_reward", "reward", "{:+.2f}"),
     ("learn/entropy", "entropy", "{:.2f}"),
-    ("eval/tictactoe/random/not_lost", "not lost to random", "{:.0%}"),
-    ("eval/tictactoe/regret", "regret", "{:.3f}"),
-    ("eval/kuhn/exploitability", "exploitability", "{:.3f}"),
+    (r"eval/(.+)/random/not_lost", "not lost to random", "{:.0%}"),
+    (r"eval/(.+)/regret", "regret", "{:.3f}"),
+    (r"eval/(.+)/exploitability", "exploitability", "{:.3f}"),
     ("pass_rate", "right", "{:.1%}"),
     ("mbpp_eval/pass_rate", "mbpp", "{:.1%}"),
     ("turns_per_s", "turns/s", "{:.0f}"),
@@ -34,11 +37,13 @@ class Live:
         self.started: tuple[float, int] | None = None
         self.bar = Progress(
             TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=12 if console.width < 100 else 24),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            # Cut where the terminal ends: wrapped, it would take the room of the count and the bar.
+            TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, ratio=1)),
             console=console,
+            expand=True,
         )
         self.task = self.bar.add_task(title, total=iterations, note="")
 
@@ -83,11 +88,18 @@ def live(title: str, total: int, *, quiet: bool = False) -> Iterator[Live | None
     if quiet:
         yield None
         return
-    with Live(console, title, total) as shown:
-        yield shown
+    with Live(console, title, total) as progress:
+        yield progress
 
 
 def describe(metrics: Mapping[str, Any]) -> str:
-    return " · ".join(
-        f"{label} {form.format(metrics[key])}" for key, label, form in _SHOWN if key in metrics
-    )
+    """What is worth a glance; measures of a game that nobody here knows, under their own names."""
+    parts, known = [], set()
+    for pattern, label, form in _SHOWN:
+        keys = [key for key in metrics if re.fullmatch(pattern, key)]
+        known.update(keys)
+        if keys:
+            parts.append(f"{label} {form.format(fmean(metrics[key] for key in keys))}")
+    own = (key for key in metrics if re.fullmatch(r"eval/[^/]+/[^/]+", key) and key not in known)
+    parts += [f"{key.rpartition('/')[2].replace('_', ' ')} {metrics[key]:.3g}" for key in own]
+    return " · ".join(parts)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
-from sparring.core.game import Game
+from sparring.core.errors import ConfigError, GameError
+from sparring.core.game import Game, Outcome
+from sparring.core.nearest import nearest
 from sparring.core.scripted import programs
 from sparring.core.table import Speak, Table
 from sparring.core.types import Episode, Request, Sampling, Task, Turn, VoidGame
 
 Transcribe = Callable[[Request, Turn], None]
+CORE = Path(__file__).parent
+PACKAGE = CORE.parent
+BUGS = (
+    *(TypeError, AttributeError, LookupError, NameError, ValueError, ArithmeticError),
+    AssertionError,
+)
 
 
 @dataclass(slots=True)
@@ -98,7 +109,7 @@ async def play(
         id=job.id, game=job.name, task=job.task, seed=job.seed, group=job.group, seating=job.seating
     )
     try:
-        outcome = await job.game.play(job.task, table)
+        outcome = await _outcome(job, table)
         episode.rewards, episode.facts = outcome.rewards, outcome.facts
         episode.void = outcome.void
     except* VoidGame as reasons:  # a game may ask several players at once, in a group of tasks
@@ -108,6 +119,43 @@ async def play(
         episode.turns, episode.verdicts = list(table.turns), list(table.verdicts)
         await table.close()
     return episode
+
+
+async def _outcome(job: Job, table: Table) -> Outcome:
+    """How the game ended. What is wrong with its own code is said with file and line."""
+    try:
+        outcome: Any = await job.game.play(job.task, table)
+    except BUGS as error:
+        line = None if isinstance(error, ConfigError) else _line_in(job.game, error)
+        if line is None:
+            raise
+        unawaited = "'coroutine' object" in str(error)
+        hint = "; is an `await` missing before what made it?" if unawaited else ""
+        raise GameError(f"{job.name} ({line}): {type(error).__name__}: {error}{hint}") from error
+    if not isinstance(outcome, Outcome):
+        wrong = f"play returned {outcome!r:.80}; it has to return an Outcome"
+    elif unknown := outcome.rewards.keys() - set(job.game.seats):
+        word = min(unknown)
+        wrong = f"it rewards a seat {word!r}; {nearest(word, job.game.seats)}"
+    else:
+        return outcome
+    code = type(job.game).play.__code__
+    raise GameError(f"{job.name} ({code.co_filename}:{code.co_firstlineno}): {wrong}")
+
+
+def _line_in(game: Game, error: BaseException) -> str | None:
+    """`file:line` of the game's own code that raised, itself or in a call of `core`; None where
+    the error comes from somewhere else, such as an engine."""
+    methods = (m for kind in type(game).__mro__[:-2] for m in vars(kind).values())
+    own = {m.__code__.co_filename for m in methods if isinstance(m, FunctionType)}
+    line: str | None = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        if frame.filename in own:
+            line = f"{path}:{frame.lineno}"
+        elif "site-packages" in path.parts or (PACKAGE in path.parents and path.parent != CORE):
+            line = None
+    return line
 
 
 def _first(error: BaseException) -> BaseException:

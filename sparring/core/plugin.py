@@ -154,6 +154,15 @@ _SINGULAR: dict[str, str] = {
 }
 
 
+_beside: list[Path] = []
+
+
+def look_beside(run: Path) -> None:
+    """From now on, files that are named relatively are looked for in the folders above this run
+    too: it may be used from elsewhere than where it was made."""
+    _beside[:] = [*dict.fromkeys([*run.resolve().parents, *_beside])]
+
+
 def load_all(kind: Literal["report", "commands", "closings", "checks"]) -> list[Any]:
     """The objects that all plug-ins list under one heading, in order."""
     return [load(where) for plugin in plugins() for where in getattr(plugin, kind)]
@@ -182,6 +191,8 @@ def _module(where: str, wanted_for: str) -> ModuleType:
                 raise
             raise UnknownName(f"there is no module {where!r} to take {wanted_for} from") from error
     path = Path(where).resolve()
+    near = (folder / where for folder in _beside)
+    path = next((found for found in (path, *near) if found.is_file()), path)
     if not path.is_file():
         raise UnknownName(f"there is no file {where!r} to take {wanted_for} from")
     key = f"sparring_file_{path.stem}_{abs(hash(str(path)))}"

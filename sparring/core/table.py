@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from sparring.core.nearest import nearest
 from sparring.core.types import Message, Request, Sampling, Turn, Verdict, View, derive
 
+SAMPLING = {option.name for option in fields(Sampling)}
 Speak = Callable[[Request], Awaitable[Turn]]
 
 
@@ -112,6 +114,8 @@ class Table:
         }
 
     def __getitem__(self, seat: str) -> Player:
+        if seat not in self._players:
+            raise LookupError(f"there is no seat {seat!r}; {nearest(str(seat), self._players)}")
         return self._players[seat]
 
     async def judge(self, ruling: Awaitable[Any]) -> Any:
@@ -129,8 +133,8 @@ class Table:
             self._rulings.remove(mine)
             mine.hold.close()
             _ruling.reset(outer)
-        found = result if isinstance(result, list | tuple) else [result]
-        self.verdicts += [v for v in found if isinstance(v, Verdict)]
+        rulings = result if isinstance(result, list | tuple) else [result]
+        self.verdicts += [v for v in rulings if isinstance(v, Verdict)]
         return result
 
     async def speak(
@@ -143,6 +147,10 @@ class Table:
         sampling: dict[str, Any],
         stage: str = "",
     ) -> Turn:
+        unknown = sampling.keys() - SAMPLING
+        if unknown:
+            word = min(unknown)
+            raise TypeError(f"there is no sampling option {word!r}; {nearest(word, SAMPLING)}")
         number = self._asked
         self._asked += 1
         given = {key: value for key, value in sampling.items() if value is not None}

@@ -94,6 +94,15 @@ class Line:
                 f"{nearest(self.server.model, models)}"
             )
 
+    async def models(self) -> list[dict[str, Any]]:
+        """The server's list of its models; empty where it keeps none."""
+        try:
+            response = await self._open().get(f"{self.url}/models", headers=self._headers())
+            listed = json.loads(response.content)["data"] if response.is_success else []
+            return [dict(model) for model in listed]
+        except (httpx.HTTPError, *_RUBBISH):
+            return []
+
     async def post(
         self, path: str, body: dict[str, Any], read: Callable[[bytes], Answer]
     ) -> Answer:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import BASE, Request, Turn
+from sparring.models.names import need_model
 from sparring.models.trained import base_name, find_trained, policies_on
 from sparring.run.config import LearnConfig
 from sparring.run.servers import label_of, server_of
@@ -22,10 +23,12 @@ def load_engine(
 ) -> tuple[TransformersEngine, str]:
     """An engine that speaks as this policy, and the name to ask it by. A run's policy is asked with
     the chat template it learned with, another one with `template`."""
+    found = find_trained(policy)
+    if found is None:
+        need_model(policy)
     from sparring.engines.local.multi_base import embedded
     from sparring.models.device import choose_device, fast_allocations
 
-    found = find_trained(policy)
     fast_allocations()
     base, seed = (found.config.policy, found.config.seed) if found else (policy, 0)
     learn = found.config.learn if found else LearnConfig()

@@ -315,8 +315,15 @@ class OverHttp:
         return Spoken(ids, logprobs, finish, reply.get("model"))
 
     async def load(self, adapter: Adapter) -> None:
-        told = {"lora_name": adapter.name, "lora_path": str(adapter.folder)}
-        await self.line.post("load_lora_adapter", told, bytes)
+        wanted = {"lora_name": adapter.name, "lora_path": str(adapter.folder)}
+        await self.line.post("load_lora_adapter", wanted, bytes)
+        # The name alone would not tell of a server that has kept other weights under it.
+        models = {model.get("id"): model for model in await self.line.models()}
+        if models and adapter.name not in models:
+            raise RuntimeError(f"its list of models does not have the adapter {adapter.name}")
+        root = models.get(adapter.name, {}).get("root")
+        if root not in (None, str(adapter.folder)):
+            raise RuntimeError(f"it has {adapter.name} from {root}, not from {adapter.folder}")
 
     async def unload(self, adapter: Adapter) -> None:
         await self.line.post("unload_lora_adapter", {"lora_name": adapter.name}, bytes)

@@ -15,8 +15,16 @@ from sparring.engines.load import load_opponent, load_player
 from sparring.evaluation.arena import match
 from sparring.evaluation.sampling import described, noted
 from sparring.evaluation.standard import opponents_of
-from sparring.models.trained import first_game, game_options, run_config, trained_sampling
+from sparring.models.names import need_model
+from sparring.models.trained import (
+    find_trained,
+    first_game,
+    game_options,
+    run_config,
+    trained_sampling,
+)
 from sparring.run.games import load_game
+from sparring.run.servers import server_of
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +47,8 @@ def play_match(
     opponent = against
     if against in PROGRAMS and against not in opponents_of(table):
         raise ConfigError(f"nobody has written a {against} player for {chosen}")
+    if against not in PROGRAMS and server_of(against, {}) is None and not find_trained(against):
+        need_model(against, programs=True)
     config = run_config(policy)
     if temperature is None:
         temperature = config.evaluate.temperature if config else 0.0

@@ -21,7 +21,9 @@ from transformers import (
 from transformers.utils import logging as logging_of_transformers
 
 from sparring.core.nearest import nearest
+from sparring.models.names import need_model
 from sparring.models.template import settle_template
+from sparring.run.outputs import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +58,7 @@ def load_model(
         settle_template(own, template, name)
         return nano.to(device=device, dtype=torch_dtype), own
     folder = str(smollm2_folder()) if name == "smollm2" else name
+    need_model(name)
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch_dtype)
         tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -125,8 +128,7 @@ def make_nano(seed: int = 0) -> LlamaForCausalLM:
 
 def smollm2_folder() -> Path:
     """SmolLM2-135M-Instruct as a transformers folder, converted once from its GGUF file."""
-    cache = Path(os.environ.get("SPARRING_CACHE", Path.home() / ".cache" / "sparring"))
-    folder = cache / "smollm2-135m-instruct"
+    folder = cache_folder() / "smollm2-135m-instruct"
     if (folder / "config.json").exists():
         return folder
     gguf = _smollm2_gguf()

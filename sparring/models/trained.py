@@ -3,19 +3,19 @@ adapter as peft saves it."""
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
+from sparring.core.nearest import nearest
 from sparring.core.types import MAIN, Sampling
 from sparring.run import checkpoint
 from sparring.run.config import Config, LearnConfig
 from sparring.run.game_options import option_types
 from sparring.run.games import game_class
-from sparring.run.rundir import RunDir
+from sparring.run.rundir import RunDir, read_object
 
 if TYPE_CHECKING:
     from sparring.models.policies import Policies
@@ -50,6 +50,11 @@ class Trained:
         policies.load(name, state)
 
 
+def _other_runs(name: str) -> str:
+    there = [str(config.parent) for config in Path(name).parent.glob("*/config.yaml")]
+    return f"{nearest(name, there)} Otherwise, " if there else ""
+
+
 def find_trained(policy: str) -> Trained | None:
     """The checkpoint a policy's name means, or None when it names no run and no adapter."""
     if (Path(policy) / ADAPTER_CONFIG).is_file():
@@ -57,7 +62,9 @@ def find_trained(policy: str) -> Trained | None:
     match = _RUN.fullmatch(policy)
     if match is None or not (Path(match["run"]) / "config.yaml").is_file():
         if match is not None and match["step"]:
-            raise ConfigError(f"there is no run {match['run']!r}; {VALID}")
+            raise ConfigError(
+                f"there is no run {match['run']!r}; {_other_runs(match['run'])}{VALID}"
+            )
         return None
     run = RunDir.existing(Path(match["run"]))
     folder = _checkpoint(run, match["step"])
@@ -106,12 +113,15 @@ def _adapter(folder: Path) -> Trained:
     """An adapter in peft's own form, as the policy `main` of the model it was made for."""
     if not (folder / ADAPTER_WEIGHTS).is_file():
         raise ConfigError(f"{folder} has an {ADAPTER_CONFIG} and no {ADAPTER_WEIGHTS}")
-    told = json.loads((folder / ADAPTER_CONFIG).read_text())
+    told = read_object(folder / ADAPTER_CONFIG)
     odd = [key for key in ("use_dora", "use_rslora", "modules_to_save") if told.get(key)]
     if told.get("peft_type") != "LORA" or odd:
         what = ", ".join(odd) or f"peft_type {told.get('peft_type')}"
         raise ConfigError(f"{folder} is an adapter with {what}; plain LoRA is what can be loaded")
-    learn = LearnConfig(lora_r=told["r"], lora_alpha=told["lora_alpha"])
+    try:
+        learn = LearnConfig(lora_r=told["r"], lora_alpha=told["lora_alpha"])
+    except (KeyError, ValueError) as error:
+        raise ConfigError(f"{folder / ADAPTER_CONFIG} has no usable r and lora_alpha") from error
     base = told.get("base_model_name_or_path") or ""
     return Trained(Config(policy=base, learn=learn), folder / ADAPTER_WEIGHTS, MAIN)
 

@@ -34,8 +34,8 @@ def step_of(name: str) -> int | None:
 
 def steps(folder: Path) -> list[int]:
     """All checkpoints, oldest first. They appear whole, so one that is not whole is damaged."""
-    found = (step_of(path.name) for path in folder.glob("step_*"))
-    return sorted(step for step in found if step is not None)
+    numbers = (step_of(path.name) for path in folder.glob("step_*"))
+    return sorted(step for step in numbers if step is not None)
 
 
 def save(folder: Path, step: int, tensors: Tensors, state: dict[str, Any]) -> Path:

@@ -331,13 +331,13 @@ def dump(config: Config) -> str:
 
 
 def _explain(error: Any) -> str:
-    place = ".".join(map(str, error["loc"]))
+    key = ".".join(map(str, error["loc"]))
     if error["type"] == "missing":
-        return f"{place}: {error['msg']}"
+        return f"{key}: {error['msg']}"
     if error["type"] == "value_error" and isinstance(error["input"], dict):  # of several keys
-        return f"{place}: {error['ctx']['error']}"
+        return f"{key}: {error['ctx']['error']}"
     if error["type"] != "extra_forbidden":
-        return f"{place}: {error['msg']} (it is {error['input']!r})"
+        return f"{key}: {error['msg']} (it is {error['input']!r})"
     section: Any = config_class()
     for part in error["loc"][:-1]:
         if get_origin(section) is not dict:  # of names, each of them a section
@@ -346,7 +346,7 @@ def _explain(error: Any) -> str:
                 continue
         inside = [kind for kind in get_args(section) if hasattr(kind, "model_fields")]
         section = inside[0] if inside else section
-    return f"there is no key {place!r}; {nearest(str(error['loc'][-1]), section.model_fields)}"
+    return f"there is no key {key!r}; {nearest(str(error['loc'][-1]), section.model_fields)}"
 
 
 def _check_games(config: Config) -> None:
@@ -370,11 +370,13 @@ def _check_games(config: Config) -> None:
 
         config.iterations = len(steps_of(config.schedule, games.values()))
     seats = {seat for game in games.values() for seat in game.seats}
-    for place, named in (("players", config.players), ("learn.seats", config.learn.seats or ())):
+    for key, named in (("players", config.players), ("learn.seats", config.learn.seats or ())):
         for seat in named:
             if seat not in seats:
-                raise ConfigError(f"{place}: no game has a seat {seat!r}; {nearest(seat, seats)}")
+                raise ConfigError(f"{key}: no game has a seat {seat!r}; {nearest(seat, seats)}")
     from sparring.core.scripted import PROGRAMS
 
     take_population(config.opponents)
-    check_players(config.players, config.opponents.players, {*PROGRAMS, *config.servers})
+    declared = {*config.learn.policies, *config.begin, *config.bases}
+    known = {*PROGRAMS, *config.servers}
+    check_players(config.players, config.opponents.players, known, declared)

@@ -55,9 +55,9 @@ class _Tee:
         written: int = self.stream.write(text)
         *lines, self.begun = (self.begun + text).split("\n")
         for line in lines:
-            shown = _CODES.sub("", line).rpartition("\r")[2].rstrip()
-            if shown and _BAR not in shown:
-                note(shown)
+            plain = _CODES.sub("", line).rpartition("\r")[2].rstrip()
+            if plain and _BAR not in plain:
+                note(plain)
         return written
 
     def __getattr__(self, name: str) -> Any:

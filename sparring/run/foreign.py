@@ -98,18 +98,18 @@ def translation(data: Mapping[str, Any]) -> str | None:
     `recipe` of the config is its file's name."""
     if not any(section in data for section in SECTIONS):
         return None
-    said: dict[str, Any] = {}
+    same: dict[str, Any] = {}
     lines, odd = [], []
     for key, value in _leaves({k: data[k] for k in SECTIONS if k in data}):
         ours = KEYS[key](value) if key in KEYS else None
         if ours:
-            said |= ours
+            same |= ours
             lines += [f"  {key} → {name}={_word(v)}" for name, v in ours.items()]
         elif ours is None or key in ELSEWHERE:
             odd.append(f"  {key} → {ELSEWHERE.get(key, 'nothing here says this')}")
     name = str(data.get("recipe", ""))
     recipe = next((ours for word, ours in RECIPES.items() if word in name), "RECIPE")
-    command = " ".join(f"{key}={_word(value)}" for key, value in said.items())
+    command = " ".join(f"{key}={_word(value)}" for key, value in same.items())
     return "\n".join(
         [
             f"it has the sections {', '.join(k for k in SECTIONS if k in data)} of another "

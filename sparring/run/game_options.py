@@ -41,14 +41,14 @@ def checked(kind: type[Game], name: str, options: Mapping[str, Any]) -> dict[str
         if option not in valid:
             raise BadOption(f"{name} has no option {option!r}; {nearest(str(option), valid)}")
     try:
-        found: dict[str, Any] = _adapter(kind).validate_python(dict(options))
+        values: dict[str, Any] = _adapter(kind).validate_python(dict(options))
     except ValidationError as error:
         raise BadOption("\n".join(_explain(name, e) for e in error.errors())) from None
-    for option, value in found.items():
+    for option, value in values.items():
         given = options[option]
         if isinstance(given, bool) and not isinstance(value, bool):
             raise BadOption(f"{name}.{option}: a number is wanted (it is {given!r})")
-    return found
+    return values
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def make_games(configured: Mapping[str, Mapping[str, Any] | None]) -> dict[str, 
 
 
 def game_class(name: str) -> type[Game]:
-    found = plugin.find("games", name)
-    if not (isinstance(found, type) and issubclass(found, Game) and found is not Game):
+    kind = plugin.find("games", name)
+    if not (isinstance(kind, type) and issubclass(kind, Game) and kind is not Game):
         raise UnknownName(f"{name} is not a subclass of sparring.Game")
-    return found
+    return kind

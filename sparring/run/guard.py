@@ -58,7 +58,7 @@ class Guard:
         self.history = {}
 
     def improved(self, score: float, step: int) -> bool:
-        if self.best_score is not None and score <= self.best_score:
+        if self.best_score is not None and score < self.best_score:  # of equals, the latest
             return False
         self.best_score, self.best_step = score, step
         return True

@@ -45,6 +45,7 @@ class _State:
         self.asked_at = math.inf
         self.listening = self.deferred = 0
         self.limited = False  # whether what is under way may be given up
+        self.left = False  # whether `Left` was raised
         self.over = False  # whether nobody waits for anything any more
         self.wake: list[Any] = []  # called when a signal comes
 
@@ -59,11 +60,15 @@ def listening() -> Iterator[None]:
         yield  # only the main thread hears signals
         return
     _state.signals.clear()
-    _state.asked_at, _state.listening, _state.over = math.inf, 1, False
+    _state.asked_at, _state.listening = math.inf, 1
+    _state.left = _state.over = False
     before = {number: signal.signal(number, _hear) for number in SIGNALS}
     try:
         yield
-    except Left:
+    except (Left, Exception) as error:
+        # An import that `Left` came out of may have swallowed it, and failed later for want of it.
+        if not _state.left or isinstance(error, Interrupted):
+            raise
         raise Interrupted(
             f"{_name()} came: left at once, with nothing under way; {_AGAIN}"
         ) from None
@@ -177,6 +182,7 @@ def _hear(number: int, frame: Any) -> None:
     _state.signals.append(number)
     if not _state.deferred:
         end_threads()
+        _state.left = True
         raise Left
     if len(_state.signals) == 1:
         _say(f"{_name()}: ending what is under way, then leaving; once more leaves at once")
@@ -186,5 +192,5 @@ def _hear(number: int, frame: Any) -> None:
 
 def _say(line: str) -> None:
     """By the system call: the interrupted code may hold the lock of a stream."""
-    shown = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
-    os.write(2, f"{shown}\nsparring: {line}\n".encode())
+    cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
+    os.write(2, f"{cursor}\nsparring: {line}\n".encode())

@@ -31,12 +31,12 @@ def resume_latest(
 ) -> int:
     """The step to go on after: that of the newest whole checkpoint, which `load` is given with its
     name, or 0, which is then saved. Logs are cut back to it; what is damaged is on record."""
-    found = checkpoint.load_latest(run.checkpoints)
-    if found is None:
+    latest = checkpoint.load_latest(run.checkpoints)
+    if latest is None:
         run.rewind(0)
         save(0)
         return 0
-    step, tensors, state, problems = found
+    step, tensors, state, problems = latest
     name = checkpoint.step_name(step)
     load(name, tensors, state)
     run.rewind(step)

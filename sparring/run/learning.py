@@ -28,6 +28,8 @@ RolloutRejection = Literal[
 
 class LearnConfig(Section):
     seats: list[str] | None = None  # whose turns train; None: every seat that is not frozen
+    # Policies that learn and are called neither `main` nor like their seat (nor are in `begin`).
+    policies: list[str] = Field(default_factory=list)
     objective: Literal["policy", "likelihood", "preference"] = "policy"  # likelihood: SFT; DPO
     weights: Literal["full", "lora"] = "lora"
     lora_r: int = Field(16, ge=1)

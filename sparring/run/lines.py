@@ -7,14 +7,15 @@ import json
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from sparring.core.errors import ConfigError
 from sparring.run import interrupt
 from sparring.run.lock import writing_file
-from sparring.run.rundir import differing, mend, write_whole
+from sparring.run.outputs import cache_folder
+from sparring.run.rundir import differing, digest, mend, read_object, write_whole
 
 Record = dict[str, Any]
 Work = Callable[[range], Coroutine[Any, Any, Sequence[Record]]]
@@ -103,6 +104,21 @@ def dump(record: Record) -> str:
 
 
 @contextmanager
+def cached(plan: Record) -> Iterator[Path | None]:
+    """As `unfinished`, for work whose result is only printed: the lines are in the user's cache, by
+    a plan that must say all that shapes them. None where that cannot be written, or is in use."""
+    with ExitStack() as stack:
+        path = cache_folder() / "unfinished" / digest(plan)[:24]
+        try:
+            lines = stack.enter_context(unfinished(path, plan, remake=True))
+        except (OSError, ConfigError) as error:
+            log.warning("interrupted, this would begin anew: %s", error)
+            stack.enter_context(interrupt.listening())
+            lines = None
+        yield lines
+
+
+@contextmanager
 def unfinished(out: Path | None, plan: Record, *, remake: bool = False) -> Iterator[Path | None]:
     """The file of lines that becomes `out`, beside it, until the block that writes `out` is done.
     One that was begun by another plan is refused, or, to be made again, dropped."""
@@ -113,7 +129,7 @@ def unfinished(out: Path | None, plan: Record, *, remake: bool = False) -> Itera
     begun = out.with_name(f".{lines.name}.json")
     plan = json.loads(json.dumps(plan))
     with interrupt.listening(), writing_file(out):
-        before = json.loads(begun.read_text()) if begun.exists() else {}
+        before = read_object(begun) if begun.exists() else {}
         changed = differing(before, plan)
         if before and changed and not remake:
             raise ConfigError(

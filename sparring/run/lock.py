@@ -111,15 +111,15 @@ def _is_there(file: Path, handle: int) -> bool:
 def _introduction() -> bytes:
     words = [Path(sys.argv[0]).name, *sys.argv[1:]]
     since = time.strftime("%Y-%m-%d %H:%M:%S")
-    told = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
-    return json.dumps({**told, "command": shlex.join(words)}).encode()
+    facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+    return json.dumps({**facts, "command": shlex.join(words)}).encode()
 
 
 def _describe(holder: bytes) -> str:
     try:
-        told = json.loads(holder)
-        who = f"process {told['pid']} on {told['host']} since {told['since']}"
-        return f"{who} ({told['command']:.200})"
+        facts = json.loads(holder)
+        who = f"process {facts['pid']} on {facts['host']} since {facts['since']}"
+        return f"{who} ({facts['command']:.200})"
     except (ValueError, KeyError, TypeError):
         return "another process"
 

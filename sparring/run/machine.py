@@ -70,8 +70,8 @@ def choose_precision(
     """The device and the dtype; `auto` is the fastest that works."""
     where = Choice("engine.device", device, "as asked")
     if device == "auto":
-        found = "cuda" if machine.gpus else "cpu"
-        where = Choice("engine.device", found, "there is a GPU" if machine.gpus else "no GPU")
+        device = "cuda" if machine.gpus else "cpu"
+        where = Choice("engine.device", device, "there is a GPU" if machine.gpus else "no GPU")
     if dtype != "auto":
         return where, Choice("engine.dtype", dtype, "as asked")
     value, why = _precision(machine, where.value, weights)
@@ -189,8 +189,11 @@ def needs_network(config: Config, environment: Mapping[str, str]) -> bool:
     """Whether anything in this run would reach for a network: a hub's name, or a W&B key."""
     names = [config.policy, *config.sources()]
     hub = any(n and "/" in n and "@" not in n and not Path(n).expanduser().exists() for n in names)
-    told = (config.tracking.wandb, "WANDB_API_KEY"), (config.tracking.trackio, "TRACKIO_SPACE_ID")
-    return hub or any(wanted != "never" and environment.get(name) for wanted, name in told)
+    services = (
+        (config.tracking.wandb, "WANDB_API_KEY"),
+        (config.tracking.trackio, "TRACKIO_SPACE_ID"),
+    )
+    return hub or any(wanted != "never" and environment.get(name) for wanted, name in services)
 
 
 def detect(*, look_for_network: bool = False) -> Machine:

@@ -9,6 +9,11 @@ from pathlib import Path
 from sparring.core.errors import ConfigError
 
 
+def cache_folder() -> Path:
+    """Where what can be made again is kept between commands."""
+    return Path(os.environ.get("SPARRING_CACHE") or Path.home() / ".cache" / "sparring")
+
+
 def need_folder(path: Path, option: str) -> None:
     """Refuse a folder that cannot be made, or written into."""
     if os.path.isfile(path):

@@ -1,5 +1,5 @@
-"""Who may sit where: every name under `players` and `opponents.players` means somebody. A name that
-nobody has yet is a new policy that learns, so one that is nearly a known name is a slip."""
+"""Who may sit where: every name under `players` and `opponents.players` means somebody. A policy
+that learns is called like its seat, or is declared: any other name would be a slip that trains."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
-from sparring.core.nearest import close_to, nearest
+from sparring.core.nearest import nearest
 from sparring.core.types import BASE, MAIN
 
 if TYPE_CHECKING:
@@ -20,25 +20,27 @@ _NAME = re.compile(r"[A-Za-z]\w*([.-]\w+)*")
 
 
 def check_players(
-    players: Mapping[str, str], opponents: Iterable[str], known: Collection[str]
+    players: Mapping[str, str],
+    opponents: Iterable[str],
+    known: Collection[str],
+    declared: Collection[str] = (),
 ) -> None:
-    """Refuse a name that cannot be a policy's, or was surely meant to be another; `known` are the
-    programs and servers."""
-    known = {MAIN, BASE, *known}
+    """Refuse names that mean nobody; `known` are the programs and servers, `declared` the policies
+    that learn by another key's word."""
+    known = {MAIN, BASE, *known, *declared}
     for seat, policy in players.items():
-        if policy in known or "@" in policy:
+        if policy in (*known, seat) or "@" in policy:
             continue
         if not _NAME.fullmatch(policy):
             raise ConfigError(
                 f"players.{seat}: {policy!r} is no name of a policy (letters, digits and "
                 "underscores); a checkpoint of a run is RUN@STEP"
             )
-        meant = close_to(policy, known)
-        if meant:
-            raise ConfigError(
-                f"players.{seat}: {policy!r} would be a new policy that learns; did you mean "
-                f"{meant!r}? If not, choose a name less like it"
-            )
+        raise ConfigError(
+            f"players.{seat}: nobody is called {policy!r}, and a new policy that learns is called "
+            f"like its seat (players.{seat}={seat}) or declared (learn.policies=[{policy}]); "
+            f"{nearest(policy, {*known, seat})}"
+        )
     known |= set(players.values())
     for policy in opponents:
         if policy not in known and "@" not in policy:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import yaml
 
 from sparring.core.errors import ConfigError
+from sparring.core.plugin import look_beside
 from sparring.core.types import Episode, episode_from_json, episode_to_json
 from sparring.run import checkpoint, console_log
 from sparring.run.config import Config, dump, make_config
@@ -20,6 +23,7 @@ from sparring.run.lock import LOCK
 
 # Keys that may change when a run is resumed: they shape nothing that is done already.
 AFTER = ("tracking.", "evaluate.", "checkpoint.")
+NOT_A_RECORD = (ValueError, KeyError, TypeError, AttributeError)
 
 
 class RunError(RuntimeError):
@@ -67,7 +71,7 @@ class RunDir:
         kept = [key for key in changes(before, config) if not key.startswith(AFTER)]
         if before.horizon == config.horizon:
             kept = [key for key in kept if key not in ("iterations", "learn.horizon")]
-        done = max((m["iteration"] for m in read_lines(self.metrics)), default=0)
+        done = max((m["iteration"] for m in read_log(self.metrics)), default=0)
         if config.iterations < min(done, before.iterations):
             raise ConfigError(f"{self.path} has {done} iterations already, more than iterations=")
         hint = "give this run another folder with --run"
@@ -83,7 +87,7 @@ class RunDir:
             )
 
     def _make_folders(self) -> None:
-        begun = any(m["iteration"] > 0 for m in read_lines(self.metrics))
+        begun = any(m["iteration"] > 0 for m in read_log(self.metrics))
         if begun and not self.checkpoints.is_dir():
             raise RunError(
                 f"{self.checkpoints} is gone, and with it all that {self.path} could go on from. "
@@ -100,6 +104,7 @@ class RunDir:
 
     def config(self) -> Config:
         """What the run was started with; or what is wrong with the file that says so."""
+        look_beside(self.path)
         path = self.path / "config.yaml"
         try:
             data = yaml.safe_load(path.read_text())
@@ -130,14 +135,14 @@ class RunDir:
         """Forget what came after a checkpoint: it will be played again, the same. Checkpoints from
         later on are put aside: damaged, or it would have been one of them to resume from, unless
         an earlier one was asked for."""
-        kept = [m for m in read_lines(self.metrics) if m["iteration"] <= iteration]
+        kept = [m for m in read_log(self.metrics) if m["iteration"] <= iteration]
         first: dict[int, dict[str, Any]] = {}
         for line in kept:
             first.setdefault(line["iteration"], line)
         once = list(first.values())
         write_whole(self.metrics, b"".join(json.dumps(m).encode() + b"\n" for m in once))
         again = len(kept) - len(once)
-        kept = [e for e in read_lines(self.events) if e["iteration"] <= iteration]
+        kept = [e for e in read_log(self.events) if e["iteration"] <= iteration]
         write_whole(self.events, b"".join(json.dumps(e).encode() + b"\n" for e in kept))
         if again:
             detail = f"{again} lines of {self.metrics.name} were there twice; the first stays"
@@ -170,8 +175,11 @@ def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
 
 
 def read_episodes(path: Path) -> list[Episode]:
-    with gzip.open(path, "rt") as file:
-        return [episode_from_json(json.loads(line)) for line in file]
+    try:
+        with gzip.open(path, "rt") as file:
+            return [episode_from_json(json.loads(line)) for line in file]
+    except (EOFError, zlib.error, gzip.BadGzipFile, *NOT_A_RECORD) as error:
+        raise ConfigError(f"{path} is damaged: {error}. Bring it back as it was") from error
 
 
 def changes(before: Config, config: Config) -> list[str]:
@@ -187,14 +195,19 @@ def holds_something(folder: Path) -> bool:
 
 def differing(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
     """The dotted keys in which two configs differ."""
-    found = []
+    keys = []
     for key in sorted(set(old) | set(new)):
         a, b = old.get(key), new.get(key)
         if isinstance(a, dict) and isinstance(b, dict):
-            found += differing(a, b, f"{prefix}{key}.")
+            keys += differing(a, b, f"{prefix}{key}.")
         elif a != b:
-            found.append(f"{prefix}{key}")
-    return found
+            keys.append(f"{prefix}{key}")
+    return keys
+
+
+def digest(facts: Any) -> str:
+    """The same for facts that are equal as JSON, and only for them."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def append(path: Path, record: dict[str, Any]) -> None:
@@ -204,8 +217,24 @@ def append(path: Path, record: dict[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Every whole line of a log; a torn last line is not one."""
+def read_object(path: Path) -> dict[str, Any]:
+    """The object that a JSON file holds; one that holds none is refused by name."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} is damaged: it is no JSON object. Bring it back as it was")
+    return data
+
+
+def read_log(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of metrics.jsonl or events.jsonl, each of which has its iteration."""
+    return read_lines(path, "iteration")
+
+
+def read_lines(path: Path, number_key: str | None = None) -> Iterator[dict[str, Any]]:
+    """Every whole line of a file of JSON objects; a torn last line is not one."""
     if not path.exists():
         return
     for number, line in enumerate(path.read_text(errors="replace").split("\n")[:-1], 1):
@@ -214,10 +243,13 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 record = json.loads(line)
             except ValueError:
                 record = None
-            if not isinstance(record, dict):
+            wrong = "" if isinstance(record, dict) else "it is no JSON object"
+            if not wrong and number_key and type(record.get(number_key)) is not int:
+                wrong = f"it has no whole number under {number_key!r}"
+            if wrong:
                 raise ConfigError(
-                    f"line {number} of {path} is damaged: it is no JSON object. Take the line out, "
-                    "or bring the file back as it was"
+                    f"line {number} of {path} is damaged: {wrong}. Take the line out, or bring the "
+                    "file back as it was"
                 )
             yield record
 

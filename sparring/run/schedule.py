@@ -48,7 +48,7 @@ def steps_of(config: ScheduleConfig, games: Iterable[Any]) -> list[Step]:
             "schedule.enabled needs one game that reasons in stages and has the seats "
             f"{' and '.join(SEATS)}, such as adversarial_tests"
         )
-    found = plan(config, [stage.name for stage in staged[0].stages])
-    if not found:
+    steps = plan(config, [stage.name for stage in staged[0].stages])
+    if not steps:
         raise ConfigError("the schedule has no steps: discriminator, generator, alternating are 0")
-    return found
+    return steps

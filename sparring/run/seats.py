@@ -30,7 +30,7 @@ def learning_seats(config: Config, games: Iterable[Game]) -> frozenset[str]:
 
 def learned_policies(config: Config, games: Iterable[Game]) -> list[str]:
     """The policies that sit in learning seats."""
-    found = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
-    if not found:
+    policies = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
+    if not policies:
         raise ConfigError("nobody learns: every seat of `learn.seats` is played by a frozen policy")
-    return sorted(found)
+    return sorted(policies)

@@ -20,7 +20,7 @@ class Section(BaseModel):
     @classmethod
     def _no_truth_for_a_number(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         """`iterations: yes` is a slip, and not 1."""
-        found = validate(value)
-        if isinstance(value, bool) and not isinstance(found, bool):
+        parsed = validate(value)
+        if isinstance(value, bool) and not isinstance(parsed, bool):
             raise ValueError("a number is wanted, not true or false")
-        return found
+        return parsed

@@ -100,7 +100,7 @@ _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the widths vLLM makes room fo
 
 def width(rank: int) -> int:
     """The narrowest room that vLLM makes for adapters of this rank."""
-    found = [room for room in _RANKS if room >= rank]
-    if not found:
+    ranks = [room for room in _RANKS if room >= rank]
+    if not ranks:
         raise ConfigError(f"learn.lora_r is {rank}, and vLLM takes no more than {_RANKS[-1]}")
-    return found[0]
+    return ranks[0]

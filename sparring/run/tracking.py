@@ -38,8 +38,8 @@ class Tracking:
             self._board = SummaryWriter(str(run / "tensorboard"), purge_step=again)
         for name, start in (("wandb", _start_wandb), ("trackio", _start_trackio)):
             if wanted[name]:
-                told, send = start(config, run)
-                self._others.append(told)
+                tracker, send = start(config, run)
+                self._others.append(tracker)
                 self._send += [send] if send else []
 
     def log(self, metrics: dict[str, Any]) -> None:
@@ -48,13 +48,13 @@ class Tracking:
         if self._board is not None:
             for key, value in numbers.items():
                 self._board.add_scalar(key, value, step)
-        for told in self._others:
-            told.log(numbers, step=step)
+        for tracker in self._others:
+            tracker.log(numbers, step=step)
 
     def close(self) -> None:
         """Never the reason a run fails: what it was told is in metrics.jsonl."""
         closers = [self._board.close] if self._board is not None else []
-        for close in [*closers, *(told.finish for told in self._others)]:
+        for close in [*closers, *(tracker.finish for tracker in self._others)]:
             try:
                 close()
             except Exception as error:
@@ -124,7 +124,7 @@ def _start_trackio(config: Config, run: Path) -> tuple[Any, str]:
             os.environ.pop(name, None)
     import trackio
 
-    told = trackio.init(
+    tracker = trackio.init(
         project=config.tracking.project,
         name=run.name,
         config=config.model_dump(mode="json"),
@@ -135,7 +135,7 @@ def _start_trackio(config: Config, run: Path) -> tuple[Any, str]:
     )
     space = places[_TRACKIO_PLACES[0]] or "USER/SPACE"
     sync = f"trackio sync --project {config.tracking.project} --space-id {space}"
-    return told, "" if live else f"TRACKIO_DIR={run / 'trackio'} {sync}"
+    return tracker, "" if live else f"TRACKIO_DIR={run / 'trackio'} {sync}"
 
 
 def _wandb_id(run: Path) -> str:

@@ -21,10 +21,10 @@ def root(
 
 def reachable(calls: Mapping[str, Collection[str]], start: Collection[str]) -> set[str]:
     """What these functions need, themselves included."""
-    found, waiting = set(), list(start)
+    reached, waiting = set(), list(start)
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             waiting += calls.get(name, ())
-    return found
+    return reached

@@ -51,19 +51,19 @@ def unreachable() -> str:
     import httpx
 
     url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    said = [f"no answer within {REACH_S} s"]
+    reason = [f"no answer within {REACH_S} s"]
 
     def ask() -> None:
         try:
             httpx.head(url, timeout=REACH_S)
-            said[0] = ""
+            reason[0] = ""
         except (httpx.HTTPError, OSError, ValueError) as error:
-            said[0] = str(error) or type(error).__name__
+            reason[0] = str(error) or type(error).__name__
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(REACH_S)
-    return said[0]
+    return reason[0]
 
 
 def _cached(name: str) -> bool:

@@ -70,8 +70,8 @@ def _all_tasks(config: TasksConfig, shipped: str) -> list[Task]:
 def draw(tasks: Sequence[Task], seed: int, position: int) -> Task:
     """The task at a position of an endless walk over all of them, each once per round. It hangs on
     nothing but the seed and the position, so a resumed run has nothing to remember."""
-    turn, place = divmod(position, len(tasks))
-    return tasks[_order(len(tasks), seed, turn)[place]]
+    turn, index = divmod(position, len(tasks))
+    return tasks[_order(len(tasks), seed, turn)[index]]
 
 
 def split_of(row: Mapping[str, Any]) -> str | None:

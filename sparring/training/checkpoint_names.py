@@ -10,7 +10,7 @@ from pathlib import Path
 from sparring.core.errors import ConfigError
 from sparring.run import checkpoint
 from sparring.run.config import Config
-from sparring.run.rundir import RunDir, read_lines, write_whole
+from sparring.run.rundir import RunDir, read_log, write_whole
 from sparring.run.schedule import Step
 
 BEST = "checkpoint_best"
@@ -43,7 +43,7 @@ def renew(run: RunDir, config: Config, steps: list[Step], best: int | None, devi
             (folder / f"{link.name}.json").unlink(missing_ok=True)
     if all(_stands_for(folder / name) == iteration for name, (iteration, _) in wanted.items()):
         return
-    metrics = {line["iteration"]: line for line in read_lines(run.metrics)}
+    metrics = {line["iteration"]: line for line in read_log(run.metrics)}
     for name, (iteration, step) in wanted.items():
         if _stands_for(folder / name) == iteration:
             continue

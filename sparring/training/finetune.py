@@ -3,7 +3,6 @@ that is a policy wherever one is asked for."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from sparring.models.device import choose_device
 from sparring.run import checkpoint, interrupt, rank
 from sparring.run.config import Config, make_config
 from sparring.run.job import resume_latest, working_in
-from sparring.run.rundir import RunDir, append, write_whole
+from sparring.run.rundir import RunDir, append, digest, read_object, write_whole
 from sparring.training.metrics import memory_peaks
 
 if TYPE_CHECKING:
@@ -203,13 +202,9 @@ def _all(device: str) -> World:
     return World(rank.size(), choose_device(device, "auto")[0])
 
 
-def digest(records: Any) -> str:
-    return hashlib.sha256(json.dumps(records, sort_keys=True).encode()).hexdigest()
-
-
 def _refuse_others(path: Path, facts: dict[str, Any]) -> None:
     file = path / LESSONS
-    if file.is_file() and json.loads(file.read_text()) != facts:
+    if file.is_file() and read_object(file) != facts:
         raise ConfigError(f"{path} was fitted to other lessons; choose another folder")
 
 

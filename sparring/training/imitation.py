@@ -31,7 +31,7 @@ from sparring.run import checkpoint
 from sparring.run.config import Config
 from sparring.run.imitated import imitated
 from sparring.run.learning import LearnConfig
-from sparring.run.rundir import RunDir, read_episodes, read_lines, write_episodes, write_whole
+from sparring.run.rundir import RunDir, read_episodes, read_log, write_episodes, write_whole
 from sparring.run.seats import own_seating
 from sparring.tasks import draw
 
@@ -233,7 +233,7 @@ async def imitate(
     _write(folder.path, results)
     if "eval/score" in results["after"]:
         parts.guard.improved(results["after"]["eval/score"], 0)
-    if not any(e["event"] == "imitated" for e in read_lines(run.events)):
+    if not any(e["event"] == "imitated" for e in read_log(run.events)):
         run.event(0, "imitated", _summary(parts.config, results, len(demonstrated.lessons)))
 
 
@@ -242,7 +242,7 @@ def first_line(run: Path) -> dict[str, Any]:
     results = _results(run)
     if "after" not in results:
         return {}
-    last = list(read_lines(run / FOLDER / "metrics.jsonl"))[-1]
+    last = list(read_log(run / FOLDER / "metrics.jsonl"))[-1]
     facts = {"epochs": last["iteration"], "lessons": last["lessons"]}
     facts |= {k.removeprefix("learn/"): v for k, v in last.items() if k.endswith("/loss")}
     before = {f"before_imitation/{key}": value for key, value in results["before"].items()}

@@ -4,8 +4,8 @@ parquet files that this package and verl both read."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ class Source:
     game: str  # a registry name, or module:Class
     options: dict[str, Any]
     grouping: Grouping = "table"
+    truncated: bool = False  # drawn with top_p, top_k or temperature 0
 
     def as_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True)
@@ -62,6 +63,12 @@ def instances(episodes: Sequence[Episode], grouping: Grouping = "table") -> list
             for sample in join([(turn, 0.0) for turn in turns if turn.trainable]):
                 rows.append(Instance(index, seat, episode.id, episode.task, reward, prompt, sample))
     return rows
+
+
+def drawn(source: Source, episodes: Iterable[Episode]) -> Source:
+    """The source with how these games were drawn from it."""
+    turns = (turn for episode in episodes for turn in episode.turns)
+    return replace(source, truncated=any(turn.trainable and turn.truncated for turn in turns))
 
 
 def split_tables(episodes: Sequence[Episode], val: float) -> tuple[list[Episode], list[Episode]]:
@@ -146,7 +153,8 @@ def _source(path: Path, note: bytes | None) -> Source:
             f"and this version of sparring reads {FORMAT}: "
             "play the games again, or read them with the version that wrote them"
         )
-    return Source(metadata["game"], metadata["options"], metadata["grouping"])
+    truncated = bool(metadata.get("truncated", False))
+    return Source(metadata["game"], metadata["options"], metadata["grouping"], truncated)
 
 
 def _row(one: Instance, source: Source, split: str) -> dict[str, Any]:

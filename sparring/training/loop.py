@@ -25,7 +25,7 @@ from sparring.models.device import choose_device
 from sparring.run import checkpoint, interrupt
 from sparring.run.config import Config
 from sparring.run.job import working_in
-from sparring.run.rundir import RunDir, append, read_lines
+from sparring.run.rundir import RunDir, append, read_log
 from sparring.run.tracking import Tracking
 from sparring.training import imitation, requirements
 from sparring.training.checkpoint_names import due, find
@@ -110,7 +110,7 @@ async def _play(
 
 async def _record_first(run: RunDir, parts: Parts, tracking: Tracking) -> None:
     """Iteration 0: what there is to say of the policies before they play for rewards."""
-    if any(read_lines(run.metrics)):
+    if any(read_log(run.metrics)):
         return
     before = first_line(run.path)
     if not before:

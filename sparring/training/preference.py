@@ -15,8 +15,8 @@ from sparring.core.types import BASE, MAIN, Lesson, Pair, Sample, members
 from sparring.learn.demonstrations import Demonstration, to_sample
 from sparring.models.chat import Chat
 from sparring.run.config import Config
-from sparring.run.rundir import RunDir
-from sparring.training.finetune import Progress, digest, fit_run
+from sparring.run.rundir import RunDir, digest
+from sparring.training.finetune import Progress, fit_run
 
 if TYPE_CHECKING:
     from sparring.learn.learner import Learner

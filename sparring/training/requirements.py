@@ -57,6 +57,12 @@ def usable(game: Game, tasks: Sequence[Task], source: str) -> list[Task]:
     return able
 
 
+TRUNCATED_DRAWS = (
+    "learn.objective `policy` learns from the logprobs of what was drawn, which the learner can "
+    "compute for the whole distribution only"
+)
+
+
 def need_whole_draws(config: Config, episodes: Iterable[Episode] = ()) -> None:
     """Refuse to learn from the logprobs of truncated draws: by the config, or by a game's own
     arguments. The learner computes ratios to the whole softmax, and would be off by the mass that
@@ -71,10 +77,9 @@ def need_whole_draws(config: Config, episodes: Iterable[Episode] = ()) -> None:
             how = f"the game {episode.game} asks a player that learns with"
     if how:
         raise ConfigError(
-            f"{how} top_p, top_k or temperature 0, and learn.objective `policy` learns from the "
-            "logprobs of what was drawn, which the learner can compute for the whole distribution "
-            "only. Leave them out; temperatures above 0 are fine, and learn.objective `likelihood` "
-            "or `preference` may have all of them"
+            f"{how} top_p, top_k or temperature 0, and {TRUNCATED_DRAWS}. Leave them out; "
+            "temperatures above 0 are fine, and learn.objective `likelihood` or `preference` may "
+            "have all of them"
         )
 
 

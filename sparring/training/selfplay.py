@@ -26,13 +26,14 @@ from sparring.run.game_options import parse_options
 from sparring.run.games import game_class, load_game
 from sparring.run.lines import in_batches
 from sparring.run.lock import writing
-from sparring.run.rundir import differing, holds_something, write_whole
+from sparring.run.rundir import differing, holds_something, read_object, write_whole
 from sparring.training.instances import (
     GAMES,
     TRAIN,
     VAL,
     Grouping,
     Source,
+    drawn,
     game_record,
     instances,
     split_tables,
@@ -90,7 +91,7 @@ def _generate(
     counts = {}
     for path, part, split in ((TRAIN, train, "train"), (VAL, val, "val")):
         made = instances(part, plan.grouping)
-        write_parquet(out / path, plan.source(), made, split)
+        write_parquet(out / path, drawn(plan.source(), part), made, split)
         counts[f"{split}_instances"] = len(made)
     return {"out": str(out), "games": len(episodes), **counts, **summary(episodes)}
 
@@ -174,9 +175,9 @@ def _refuse_others(plan: Plan, out: Path, resume: bool) -> None:
         if holds_something(out):
             raise ConfigError(f"{out} is not empty and holds no self-play; choose another folder")
         return
-    before = json.loads((out / PLAN).read_text())
+    before = read_object(out / PLAN)
     changed = differing(before, asdict(plan))
-    if changed == ["games"] and plan.games > before["games"]:
+    if changed == ["games"] and plan.games > int(before["games"]):
         changed = []
     if changed:
         raise ConfigError(

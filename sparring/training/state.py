@@ -230,3 +230,9 @@ def roll_back(run: RunDir, parts: Parts, iteration: int, reason: str) -> None:
     guard.rolled_back()
     parts.learner.lr_scale = scale * config.lr_factor
     run.event(iteration, "rollback", f"{reason}; back to {checkpoint.step_name(step)}")
+    log.warning(
+        f"ROLLED BACK at iteration {iteration}: {reason}. The weights are those of "
+        f"{checkpoint.step_name(step)} again, with {config.lr_factor:g} of the learning rate "
+        f"({guard.rollbacks} of at most {config.most} times). If the run was well, raise that "
+        "limit or say guard.enabled=false; if not, lower learn.lr"
+    )

@@ -122,14 +122,14 @@ def test_a_person_plays_from_the_keyboard(tmp_path: Path) -> None:
     """Against an untrained nano, whose first word is no move: the person, who moved, has won."""
     life = sparring("play", "tictactoe", "--policy", "nano", cwd=tmp_path, stdin="5\n" * 9)
     assert life.code == 0, life.err
-    assert "x> " in life.out and "rewards" in life.out
+    assert "you are x" in life.out and "x> 5" in life.out
     assert ". . .\n. . .\n. . .\n" in life.out
     assert "[0, 1, 2, 3, 4, 5, 6, 7, 8]" in life.out  # the choices, all of them at first
-    assert re.search(r"'x': 0.5,\s+'o': -1.5", life.out)
+    assert "You won: +0.5 for you, o -1.5" in life.out
     second = sparring(
         *("play", "kuhn", "--policy", "nano", "--seat", "second"), cwd=tmp_path, stdin="c\n" * 3
     )
-    assert second.code == 0 and "first> " in second.out and "rewards" in second.out
+    assert second.code == 0 and "first> " in second.out and "for you" in second.out
     silent = sparring("play", "tictactoe", "--policy", "nano", cwd=tmp_path)
     assert silent.code == 1 and "input ended before the game did" in silent.err
     wrong = sparring("play", "kuhn", "--policy", "nano", "--seat", "frist", cwd=tmp_path)
@@ -157,7 +157,7 @@ def test_a_person_plays_from_the_keyboard(tmp_path: Path) -> None:
         (
             [
                 "kuhn",
-                "players={first: f, second: s}",
+                "players={first: first, second: second}",
                 "opponents={kind: league, mixture: alpharank}",
             ],
             "one policy in all seats",
@@ -165,7 +165,7 @@ def test_a_person_plays_from_the_keyboard(tmp_path: Path) -> None:
         (["kuhn", "opponents={kind: players, population: nowhere}"], "there is no population"),
         (["kuhn", "games={}"], "at least one game"),
         (["kuhn", "policy=nanoo"], "did you mean 'nano'?"),
-        (["kuhn", "policy=./no/such/folder"], "no model './no/such/folder'"),
+        (["kuhn", "policy=./no/such/folder"], "no policy './no/such/folder'"),
         (["kuhn", "--smok"], "--smoke"),
         (["kuhn", "--run"], "--run"),
     ],

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from sparring.core.collect import Job, collect, play
+from sparring.core.errors import GameError
 from sparring.core.game import Game, Outcome
 from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Episode, Request, Task, Turn, VoidGame, derive
@@ -110,8 +111,8 @@ def test_a_void_game_keeps_its_reason_and_harms_no_other(kind, reason, turns):
     assert [len(e.turns) for e in episodes] == [1, turns, 1]
 
 
-def test_a_mistake_in_a_game_stops_the_collection_as_itself():
-    with pytest.raises(KeyError, match="a mistake in the game"):
+def test_a_mistake_in_a_game_stops_the_collection_with_its_line():
+    with pytest.raises(GameError, match=r"test_collect\.py:\d+\): KeyError: 'a mistake"):
         asyncio.run(collect(jobs(None, "bug", None), Voice()))
 
 

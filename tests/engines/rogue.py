@@ -27,7 +27,9 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.models is None:
             self.send(self.server.models_status, {"error": "not here"})
         else:
-            self.send(200, {"data": [{"id": name} for name in self.server.models]})
+            roots = self.server.roots
+            cards = [{"id": name, "root": roots.get(name)} for name in self.server.models]
+            self.send(200, {"data": cards})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
@@ -68,6 +70,7 @@ class Rogue(ThreadingHTTPServer):
         self.script: list[Reply] = []  # one for each request, in order; then the default
         self.default: Reply = says("4")
         self.models: list[str] | None = ["m"]
+        self.roots: dict[str, str] = {}  # model -> the folder of its adapter
         self.models_status = 404
         self.paths: list[str] = []
         self.bodies: list[dict[str, Any]] = []

@@ -340,7 +340,8 @@ def test_over_http_adapters_and_ids_travel(rogue: Rogue, tmp_path: Path) -> None
         else:
             handler.send(200, b"Success: LoRA adapter 'main.7' added successfully.")
 
-    rogue.default = serve
+    rogue.default, rogue.models = serve, ["base-model", "main.7"]
+    rogue.roots["main.7"] = str(tmp_path)
     link = over_http(rogue)
 
     async def whole() -> list[Spoken]:
@@ -358,6 +359,7 @@ def test_over_http_adapters_and_ids_travel(rogue: Rogue, tmp_path: Path) -> None
     ]
     assert rogue.paths == [
         "/v1/load_lora_adapter",
+        "/v1/models",
         "/v1/completions",
         "/v1/completions",
         "/v1/unload_lora_adapter",
@@ -368,6 +370,23 @@ def test_over_http_adapters_and_ids_travel(rogue: Rogue, tmp_path: Path) -> None
     assert [body["model"] for body in rogue.bodies[1:3]] == ["main.7", "base-model"]
     told = rogue.bodies[1]
     assert (told["prompt"], told["seed"], told["stop"]) == ([1, 2], 9, ["x"])
+
+
+@pytest.mark.parametrize(
+    ("models", "root", "says"),
+    [
+        (["base-model"], "", "its list of models does not have the adapter main.7"),
+        (["base-model", "main.7"], "/elsewhere/6", "it has main.7 from /elsewhere/6, not from"),
+    ],
+)
+def test_a_server_with_other_weights_under_the_name_is_noticed(
+    rogue: Rogue, tmp_path: Path, models: list[str], root: str, says: str
+) -> None:
+    """As vLLM lists an adapter: `root` is the folder that it was read from."""
+    rogue.default = lambda handler, body: handler.send(200, b"Success")
+    rogue.models, rogue.roots["main.7"] = models, root
+    with pytest.raises(RuntimeError, match=says):
+        asyncio.run(over_http(rogue).load(Adapter("main.7", 7, tmp_path, "")))
 
 
 def test_a_server_that_cannot_sleep_is_not_woken(rogue: Rogue) -> None:

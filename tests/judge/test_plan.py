@@ -100,6 +100,24 @@ def test_one_builtin_at_most_is_the_programs(tests: str, defined: str, shadow: A
 
 
 @pytest.mark.parametrize(
+    ("tests", "called"),
+    [
+        ("def check(f):\n    for n in [1]:\n        assert f(n) == n", True),
+        ("def check(f):\n    for n in [1]:\n        assert f(n) == n\ncheck(g)", False),
+        # As of a program that is itself called check: MBPP 56 beside a reference of its own.
+        (
+            "def check(n): return n\nreference = check\n"
+            "def check(f):\n    for n in [1]:\n        assert f(n) == reference(n)",
+            True,
+        ),
+    ],
+)
+def test_a_check_that_nobody_calls_is_called(tests: str, called: bool) -> None:
+    whole = plan(tests, entry="g")
+    assert not whole.simple and whole.call_check is called
+
+
+@pytest.mark.parametrize(
     ("tests", "reads", "binds"),
     [
         ("for i in range(3):\n    assert f(i) == i", ("f", "i"), ("i",)),

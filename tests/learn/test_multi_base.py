@@ -20,7 +20,7 @@ from sparring.run.config import Config, load_recipe
 from sparring.run.rundir import read_lines
 from sparring.training.state import build
 
-SEATS = ("players.first=ben", "learn.lora_r=4", "learn.weights=lora")
+SEATS = ("players.first=ben", "learn.policies=[ben]", "learn.lora_r=4", "learn.weights=lora")
 
 
 @pytest.fixture

@@ -25,7 +25,8 @@ from sparring.training.state import Parts, build, resume_from
 
 
 def config_of(weights: str, **more: Any) -> Config:
-    learn = {"weights": weights, "lora_r": 4, "lora_alpha": 8, **more.pop("learn", {})}
+    learn = {"weights": weights, "lora_r": 4, "lora_alpha": 8, "policies": ["ann", "ben"]}
+    learn |= more.pop("learn", {})
     data = {
         "policy": "nano",
         "games": {"kuhn": {"style": "terse"}},

@@ -6,6 +6,7 @@ from importlib import metadata, util
 import pytest
 import torch
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling
 from sparring.engines.local.engine import TransformersEngine
 from sparring.models.loading import ModelMissing, load_model, nano_tokenizer
@@ -50,8 +51,13 @@ def test_a_saved_folder_is_a_model_like_any_other(tmp_path):
 
 
 def test_a_model_that_is_not_there_is_named_with_what_would_do(tmp_path):
-    with pytest.raises(ModelMissing, match=r"no model '.*nothing' .* A policy is `nano`"):
+    with pytest.raises(ConfigError, match=r"no policy '.*nothing': it is no folder here"):
         load_model(str(tmp_path / "nothing"))
+    with pytest.raises(ConfigError, match=r"no policy 'nanoo'.*did you mean 'nano'\?"):
+        load_model("nanoo")  # no hub is asked for a name without an owner
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelMissing, match=r"no model '.*empty' .* A policy is `nano`"):
+        load_model(str(tmp_path / "empty"))
 
 
 def smollm2_missing() -> str | None:

@@ -80,10 +80,10 @@ def test_after_a_roll_back_the_past_is_forgotten_and_the_best_is_not() -> None:
     assert watch(watched, 3, {"learn/entropy": 0.1}) == [None]  # a window has to pass again
 
 
-def test_the_best_is_the_first_of_the_highest() -> None:
+def test_the_best_is_the_latest_of_the_highest() -> None:
     watched = guard()
     assert [watched.improved(score, i) for i, score in enumerate([0.1, 0.1, 0.05, 0.2])] == [
-        *(True, False, False, True),
+        *(True, True, False, True),
     ]
     assert (watched.best_score, watched.best_step) == (0.2, 3)
 

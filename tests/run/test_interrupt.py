@@ -4,6 +4,7 @@ what is done, and leaves with 75; the same command then comes to what it would h
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -59,6 +60,14 @@ def test_a_warning_long_ahead_gives_up_nothing(monkeypatch: pytest.MonkeyPatch) 
         assert asyncio.run(interrupt.in_time(work(0.3))) == "done"
         with pytest.raises(interrupt.GivenUp):  # the limit itself came
             asyncio.run(interrupt.in_time(work(60)))
+
+
+def test_an_import_that_swallows_the_signal_and_fails_is_left_too() -> None:
+    left_at_once = pytest.raises(interrupt.Interrupted, match="SIGINT came: left at once")
+    with left_at_once, interrupt.listening():
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        raise ImportError("cannot load module more than once per process")
 
 
 def test_where_nothing_is_under_way_it_leaves_at_once() -> None:
@@ -135,6 +144,15 @@ def at_epoch(number: int) -> None:
     Learner.fit = fit  # type: ignore[method-assign]
 
 
+def cache_in(folder: Path) -> None:
+    os.environ["SPARRING_CACHE"] = str(folder)
+
+
+def both(first: Any, second: Any) -> None:
+    first()
+    second()
+
+
 def left(life: Life, said: str) -> None:
     assert life.code == interrupt.AGAIN, life.err
     assert said in life.err and "--resume" in life.err and "Traceback" not in life.err, life.err
@@ -180,6 +198,21 @@ COMMANDS: dict[str, tuple[tuple[Any, ...], str, Any]] = {
         partial(at_epoch, signal.SIGTERM),
     ),
 }  # fmt: skip
+
+
+def test_an_evaluation_that_is_only_printed_goes_on_too(tmp_path: Path) -> None:
+    (tmp_path / "questions.jsonl").write_text(QUESTIONS + "\n")
+    words, said, how = COMMANDS["eval"]
+    cache = partial(cache_in, tmp_path / "cache")
+    left(sparring(*words, cwd=tmp_path, first=partial(both, cache, how)), said)
+    assert list((tmp_path / "cache").rglob("*.unfinished"))
+    asked_twice = partial(at_batch, 3, signal.SIGTERM, True)  # two batches of four and two are left
+    life = sparring(*words, cwd=tmp_path, first=partial(both, cache, asked_twice))
+    assert life.code == 0 and "of 10 right" in life.out, life.err
+    assert not (tmp_path / "cache").exists() or not list((tmp_path / "cache").rglob("*.*"))
+    again = partial(at_batch, 99, signal.SIGTERM)
+    whole = sparring(*words, cwd=tmp_path, first=partial(both, cache, again))
+    assert whole.out.splitlines()[-3:-1] == life.out.splitlines()[-3:-1]  # less the seconds
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))

@@ -252,7 +252,12 @@ def test_a_step_without_a_finite_gradient_is_counted_and_not_taken(
 
 
 def test_seats_with_policies_of_their_own_play_to_the_end_unranked(tmp_path: Path) -> None:
-    own = ("players.first=a", "players.second=b", "evaluate.final=4", "evaluate.ladder=2")
+    own = (
+        "players={first: a, second: b}",
+        "learn.policies=[a, b]",
+        "evaluate.final=4",
+        "evaluate.ladder=2",
+    )
     life = train("kuhn", tmp_path / "two", *own, "iterations=3")
     assert life.code == 0, life.err
     assert (tmp_path / "two" / "report.html").exists()

@@ -40,7 +40,7 @@ class Judge:
         timeout_s: float = 5.0,
         memory_mb: int = 1024,
         output_bytes: int = 16 << 20,
-        sandbox: str = "bwrap",
+        sandbox: str = "bubblewrap",
         python: str | None = None,
         packages: Sequence[str] = ("numpy",),
     ) -> None:

@@ -71,14 +71,6 @@ def global_names(
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """The global names that compiled tests read, builtins aside, and those that they bind; None
     and nothing where it cannot be told."""
-    reads, binds = reads_and_binds(codes)
-    known = {name for name in reads if name in BUILTINS and name not in shadow}
-    if known & DYNAMIC:
-        return None, ()
-    return tuple(sorted(reads - known)), tuple(sorted(binds))
-
-
-def reads_and_binds(codes: Iterable[CodeType]) -> tuple[set[str], set[str]]:
     reads: set[str] = set()
     binds: set[str] = set()
     for module in codes:
@@ -88,7 +80,10 @@ def reads_and_binds(codes: Iterable[CodeType]) -> tuple[set[str], set[str]]:
                 loaded, stored = loaded - stored, set()  # a class: its names are its own
             reads |= loaded
             binds |= stored
-    return reads, binds
+    known = {name for name in reads if name in BUILTINS and name not in shadow}
+    if known & DYNAMIC:
+        return None, ()
+    return tuple(sorted(reads - known)), tuple(sorted(binds))
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:

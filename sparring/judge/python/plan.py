@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Any
 
 from sparring.judge.python.expressions import FUNCTIONS, METHODS, MODULES, TYPES, Value, fold
-from sparring.judge.python.names import BUILTINS, global_names, reads_and_binds, shadowed
+from sparring.judge.python.names import BUILTINS, global_names, shadowed
 from sparring.judge.python.plain_asserts import plain_asserts
 from sparring.judge.sandbox.inside.remote import CLASS_NAME, PREDICATES
 
@@ -33,6 +33,7 @@ NOT_SIMPLE = re.compile(  # statements that tests made of asserts alone do not h
     r"|^ +(?:for|while|with|try|if|def)\b",
     re.MULTILINE,
 )
+CALLS_CHECK = re.compile(r"(?<!def )\bcheck\s*\(")
 
 
 class BadTests(ValueError):
@@ -140,9 +141,9 @@ def _whole_plan(parts: tuple[tuple[str, str], ...], entry: tuple[str, ...]) -> P
         if inner.co_argcount and not inner.co_kwonlyargcount
     ]
     shadow = tuple(name for name in entry if name in BUILTINS)
-    call_check = bool(check) and "check" not in reads_and_binds(codes)[0]
+    call_check = bool(check) and not any(CALLS_CHECK.search(text) for _, text in parts)
     if call_check:
-        _match_entry(check[0].co_argcount, entry)
+        _match_entry(check[-1].co_argcount, entry)  # of several, the last is the one that is there
     return Plan(False, (), (), (), parts, entry, call_check, shadow)
 
 

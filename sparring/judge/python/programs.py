@@ -29,7 +29,7 @@ DUNDERS = frozenset({"__init__", "__name__"})
 
 def make_judge(sandbox: str, timeout_s: float) -> Judge:
     make = RayJudge if isinstance(sandbox, Remote) else Judge
-    return make(timeout_s=timeout_s, sandbox="unsafe" if sandbox == "unsafe" else "bwrap")
+    return make(timeout_s=timeout_s, sandbox=str(sandbox))
 
 
 def ruling(done: Execution) -> Verdict:

@@ -54,8 +54,8 @@ def install_command() -> str:
         "zypper": "zypper install -y bubblewrap",
     }
     sudo = "" if os.geteuid() == 0 else "sudo "
-    found = next((line for tool, line in known.items() if shutil.which(tool)), known["apt-get"])
-    return sudo + found
+    command = next((line for tool, line in known.items() if shutil.which(tool)), known["apt-get"])
+    return sudo + command
 
 
 @lru_cache(maxsize=1)
@@ -76,11 +76,11 @@ def probe() -> Probe:
             process.kill()
             process.wait()
             errors.seek(0)
-            said = errors.read().decode(errors="replace").strip()
+            stderr = errors.read().decode(errors="replace").strip()
     except (OSError, SandboxMissing) as error:
         return Probe(False, f"the jail did not start: {error}", install)
     if not answer.startswith(b"R"):
-        why = said[-400:] or "it said nothing"
+        why = stderr[-400:] or "it said nothing"
         hint = "unprivileged user namespaces may be switched off (sysctl user.max_user_namespaces)"
         return Probe(False, f"bwrap is there but the jail did not start: {why}; {hint}", install)
     return Probe(True, "programs run in a bubblewrap jail", install)
@@ -138,8 +138,8 @@ def _packages(python: str, packages: Sequence[str]) -> list[str]:
         spec = importlib.util.find_spec(name)
         if spec and spec.origin and not spec.submodule_search_locations:
             words += bind(Path(spec.origin), f"/jail/site/{Path(spec.origin).name}")
-        for place in (spec.submodule_search_locations or []) if spec else []:
-            for folder in (Path(place), Path(place).parent / f"{name}.libs"):
+        for location in (spec.submodule_search_locations or []) if spec else []:
+            for folder in (Path(location), Path(location).parent / f"{name}.libs"):
                 if folder.is_dir():
                     words += bind(folder, f"/jail/site/{folder.name}")
     return words

@@ -83,8 +83,8 @@ def execution(
         return Execution("void", "jail", f"the jail could not fork: {why}", seconds=seconds)
     progress = os.pread(files.request, 1, 0)
     if progress not in (b"L", b"C") and not killed:
-        said = os.pread(files.err, 400, 0).decode(errors="replace")
-        return Execution("void", "jail", f"the jail could not be locked: {said}", seconds=seconds)
+        stderr = os.pread(files.err, 400, 0).decode(errors="replace")
+        return Execution("void", "jail", f"the jail could not be locked: {stderr}", seconds=seconds)
     stdout = _text(files.out, limits.output_bytes) if whole else ""
     stderr = _text(files.err, limits.output_bytes) if whole else ""
     status, kind, detail, result = _ruling(exit, killed, files, limits, progress)

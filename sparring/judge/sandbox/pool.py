@@ -178,12 +178,12 @@ class Pool:
         workers: int | None = None,
         *,
         limits: Limits | None = None,
-        sandbox: str = "bwrap",
+        sandbox: str = "bubblewrap",
         python: str | None = None,
         packages: Sequence[str] = ("numpy",),
     ) -> None:
-        if sandbox not in ("bwrap", "unsafe"):
-            raise ValueError(f"sandbox is 'bwrap' or 'unsafe', not {sandbox!r}")
+        if sandbox not in ("bubblewrap", "unsafe"):
+            raise ValueError(f"sandbox is 'bubblewrap' or 'unsafe', not {sandbox!r}")
         cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 2
         self.workers = workers or max(4, 6 * cores)
         self.slow_places = max(2, 2 * cores)
@@ -191,7 +191,7 @@ class Pool:
         # more than a pool full of endless loops would keep it waiting.
         self.stretch = 4 + 2 * (self.workers + self.slow_places) / cores
         self.limits = limits or Limits()
-        self.jailed = sandbox == "bwrap"
+        self.jailed = sandbox == "bubblewrap"
         self.python, self.packages = python, tuple(packages)
         self.width = max(1, min(cores, self.workers, 8))
         self._zygotes: dict[tuple[int, int], Zygote] = {}

@@ -18,7 +18,10 @@ def add_commands(commands: Commands) -> None:
 
 
 def solve(
-    checkpoint: Annotated[str, typer.Option(help="RUN, RUN@STEP, or RUN/checkpoints/NAME.")],
+    checkpoint: Annotated[
+        str,
+        typer.Option("--policy", "--checkpoint", help="RUN, RUN@STEP, or RUN/checkpoints/NAME."),
+    ],
     problem: Annotated[str | None, typer.Option(help="What the function should do.")] = None,
     problem_file: Annotated[Path | None, typer.Option(help="A text file that says it.")] = None,
     batch: Annotated[bool, typer.Option(help="Many problems: those of --problems-file.")] = False,

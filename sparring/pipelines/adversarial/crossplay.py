@@ -22,7 +22,7 @@ from sparring.pipelines.adversarial.written_tests import VALID
 from sparring.run import checkpoint
 from sparring.run.config import Config
 from sparring.run.games import make_games
-from sparring.run.rundir import RunDir, read_lines, write_whole
+from sparring.run.rundir import RunDir, read_log, write_whole
 from sparring.tasks.source import held_out_tasks, training_tasks
 from sparring.training.checkpoint_names import name_of
 
@@ -169,7 +169,7 @@ def count_bugs(run: RunDir) -> None:
     """Write bugs.json: which tests broke how many programs, and in which stage."""
     stage_of = {
         line["iteration"]: line["schedule/stage"]
-        for line in read_lines(run.metrics)
+        for line in read_log(run.metrics)
         if "schedule/stage" in line
     }
     broke: Counter[tuple[str, str]] = Counter()

@@ -29,7 +29,8 @@ from sparring.pipelines.code.attempts import (
     summary,
 )
 from sparring.run.config import nearest
-from sparring.run.lines import unfinished
+from sparring.run.lines import cached, unfinished
+from sparring.run.rundir import digest
 from sparring.tasks.code import Problem
 
 BENCHMARKS = ("mbpp", "humaneval", *evalplus.FILES)
@@ -76,7 +77,7 @@ def eval_benchmark(
         judge = Judge(
             timeout_s=timeout_s or (60.0 if plus else 10.0),
             memory_mb=4096 if plus else 1024,
-            sandbox=mbpp.jail(sandbox),
+            sandbox=sandbox,
         )
         known = {"benchmark": name, "policy": policy, "data": source}
         if policy == REFERENCE:
@@ -91,8 +92,9 @@ def eval_benchmark(
             how = {"chat": chat, "temperature": heat, "seed": seed}
             plan = {**known, **how, "samples": count, "max_tokens": max_tokens}
             plan |= {"problems": len(asked), "weights": weights_of(policy)}
+            plan["questions"] = digest([(q.problem.id, q.messages) for q in asked])
             with (
-                unfinished(details_to, plan) as lines,
+                unfinished(details_to, plan) if details_to else cached(plan) as lines,
                 live(f"{name} · {policy}", len(asked), quiet=as_json) as progress,
             ):
                 engine, speaker = load_player(policy, device=device, dtype=dtype, batch=batch)

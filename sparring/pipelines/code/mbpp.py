@@ -96,7 +96,7 @@ async def evaluate_run(
         return {}
     problems = load_mbpp(mbpp.data, "test", mbpp.problems)
     shots = [] if mbpp.chat else load_shots(mbpp.data)
-    async with Judge(timeout_s=mbpp.timeout_s, sandbox=jail(config.sandbox)) as judge:
+    async with Judge(timeout_s=mbpp.timeout_s, sandbox=config.sandbox) as judge:
         attempts = await attempt_all(
             questions(problems, shots),
             engine.act,
@@ -123,8 +123,3 @@ def author(config: Config) -> str:
     from sparring.run.games import game_class
 
     return config.players.get(game_class(next(iter(config.games))).seats[0], MAIN)
-
-
-def jail(sandbox: str) -> str:
-    """The config's word for the jail in the judge's."""
-    return "unsafe" if sandbox == "unsafe" else "bwrap"

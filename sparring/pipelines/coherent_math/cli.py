@@ -8,16 +8,20 @@ from typing import Annotated, Any
 
 import typer
 
-from sparring.cli.groups import Commands
+from sparring.cli.arguments import Processes
+from sparring.cli.groups import HELP, Commands
 
-app = typer.Typer(help="The phases of coherent mathematics, one by one.", no_args_is_help=True)
+app = typer.Typer(
+    help="The phases of coherent mathematics, one by one.",
+    no_args_is_help=True,
+    context_settings=HELP,
+)
 
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")]
 Recipe = Annotated[str, typer.Option(help="The recipe that says the rest.")]
 Smoke = Annotated[bool, typer.Option(help="Shrunk, with nano.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
 Out = Annotated[Path, typer.Option(help="What to make.")]
-Processes = Annotated[int, typer.Option(min=1, help="So many that learn, one GPU each.")]
 NAME = "coherent-math"
 
 

@@ -20,8 +20,8 @@ from sparring.evaluation.passk import wilson
 from sparring.judge.math import final_answer, grade
 from sparring.models.trained import weights_of
 from sparring.pipelines.coherent_math.questions import ASK, WordProblem, load_word_problems
-from sparring.run.lines import in_batches, unfinished
-from sparring.run.rundir import write_whole
+from sparring.run.lines import cached, in_batches, unfinished
+from sparring.run.rundir import digest, write_whole
 
 SOURCES = {"gsm8k": "openai/gsm8k:main", "gsm8k-platinum": "madrylab/gsm8k-platinum"}
 
@@ -228,8 +228,9 @@ def evaluate(asked: Asked) -> int:
     how |= {"max_tokens": asked.max_tokens, "seed": asked.seed}
     known = {"benchmark": name, "policy": policy, "data": source}
     plan = {**known, **how, "problems": len(tasks), "weights": weights_of(policy)}
+    plan["questions"] = digest([repr(task) for task in tasks])
     with (
-        unfinished(asked.details, plan) as lines,
+        unfinished(asked.details, plan) if asked.details else cached(plan) as lines,
         live(f"{name} · {policy}", len(tasks), quiet=asked.as_json) as progress,
     ):
         result, solved = evaluate_policy(tasks, policy, lines=lines, progress=progress, **how)

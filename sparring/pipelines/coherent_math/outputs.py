@@ -15,7 +15,7 @@ from sparring.core.errors import ConfigError
 from sparring.run import checkpoint, interrupt
 from sparring.run.lock import writing_file
 from sparring.run.outputs import need_file
-from sparring.run.rundir import write_whole
+from sparring.run.rundir import digest, write_whole
 
 Facts = dict[str, Any]
 
@@ -95,10 +95,6 @@ def fingerprint(name: str | Path) -> str:
         return digest([_text(path / "config.yaml"), _text(last / checkpoint.MANIFEST)])
     files = sorted(p for p in path.rglob("*") if p.is_file())
     return digest([(str(p.relative_to(path)), fingerprint(p)) for p in files])
-
-
-def digest(facts: Any) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _unfinished(out: Path) -> Path:

@@ -27,7 +27,7 @@ from sparring.pipelines.coherent_math.rollouts import collect_rollouts, read_rol
 from sparring.run.config import Config, dump
 from sparring.run.games import load_game
 from sparring.run.lines import unfinished
-from sparring.run.rundir import read_lines
+from sparring.run.rundir import read_log
 from sparring.tasks import training_tasks
 
 Say = Callable[[str], None]
@@ -91,7 +91,7 @@ def sft(config: Config, out: Path, *, remake: bool = False, say: Say = quiet) ->
         unfinished.mkdir(exist_ok=True)
         finetune(run_config, lora, demonstrations, resume=True, progress=epoch_line("sft", say))
         folded = merge(str(lora), merged)
-        epochs = list(read_lines(lora / "metrics.jsonl"))
+        epochs = list(read_log(lora / "metrics.jsonl"))
         return {
             "solutions": len(demonstrations),
             "epochs": options.epochs,
@@ -241,7 +241,7 @@ def dpo(
 
     def work(unfinished: Path) -> Facts:
         fit_preferences(run_config, unfinished, pairs, resume=True, progress=epoch_line("dpo", say))
-        lines = list(read_lines(unfinished / "metrics.jsonl"))
+        lines = list(read_log(unfinished / "metrics.jsonl"))
         keys = ("loss", "accuracy", "margin", "chosen", "rejected")
         curves = {key: [round(line[f"learn/{key}"], 4) for line in lines] for key in keys}
         return {

@@ -32,7 +32,7 @@ def judge_equivalence(
     file: Path,
     as_json: bool = False,
     *,
-    sandbox: str = "bwrap",
+    sandbox: str = "bubblewrap",
     strict: bool = False,
     out: TextIO | None = None,
     make: Make | None = None,

@@ -16,7 +16,7 @@ from sparring.pipelines.equivalence.programs import program_of
 
 def need_proofs(tasks: Sequence[Task], sandbox: str) -> frozenset[str]:
     """The tasks whose programs can be proved about; ConfigError where no proof can be checked."""
-    wrong, provable = asyncio.run(_examine(tasks, "unsafe" if sandbox == "unsafe" else "bwrap"))
+    wrong, provable = asyncio.run(_examine(tasks, sandbox))
     if wrong:
         raise ConfigError(
             f"equivalences in Haskell are proved by Liquid Haskell, and {wrong}. "

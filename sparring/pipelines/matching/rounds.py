@@ -21,6 +21,7 @@ from sparring.training.instances import (
     TRAIN,
     VAL,
     Source,
+    drawn,
     game_record,
     instances,
     lessons,
@@ -29,6 +30,7 @@ from sparring.training.instances import (
     write_parquet,
 )
 from sparring.training.lessons import teach
+from sparring.training.requirements import TRUNCATED_DRAWS
 
 CHECKPOINT = "checkpoint"
 SHOWN = ("score", "agreement", "agreed_turns", "error_rate")  # of the round's own games
@@ -61,7 +63,7 @@ class Rounds:
         write_whole(folder / GAMES, text.encode())
         train, val = split_tables(episodes, self.rounds.val)
         for path, part, split in ((TRAIN, train, "train"), (VAL, val, "val")):
-            write_parquet(folder / path, self.source, instances(part), split)
+            write_parquet(folder / path, drawn(self.source, part), instances(part), split)
         return teach(self.credit, train), _measures(episodes)
 
     def learned(self, policies: Any, iteration: int, run: Path) -> None:
@@ -93,7 +95,13 @@ class Recorded:
                 "index, by `group_relative` or `leave_one_out`"
             )
         path = Path(recorded) / TRAIN
-        _, rows = read_parquet(path)
+        source, rows = read_parquet(path)
+        if source.truncated and config.learn.objective == "policy":
+            raise ConfigError(
+                f"the games of {path} were drawn with top_p, top_k or temperature 0, and "
+                f"{TRUNCATED_DRAWS}. Record them with none of these (`sparring selfplay` with "
+                "--temperature above 0), or learn from texts with learn.objective=likelihood"
+            )
         if not rows:
             raise ConfigError(f"{path} holds no instances: programs leave none, models do")
         self.samples = lessons(

@@ -63,7 +63,7 @@ def test_the_jail_has_of_proc_nothing_but_the_link_to_ghc(tmp_path: Path) -> Non
     async def go(own_link: bool) -> str:
         words = ["/bin/sh", "-c", "ls /proc; ls /proc/self; readlink /proc/self/exe"]
         async with haskell_jail.process(
-            words, tmp_path, sandbox="bwrap", own_link=own_link
+            words, tmp_path, sandbox="bubblewrap", own_link=own_link
         ) as running:
             return (await running.communicate())[0].decode()
 

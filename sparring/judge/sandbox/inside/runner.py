@@ -161,13 +161,13 @@ def names_for_calls(names: dict[str, Any], imports: list[list[Any]]) -> dict[str
         return names
     extra = dict(names)
     for module, name, alias in imports:
-        found = importlib.import_module(module)
+        value = importlib.import_module(module)
         if name:
-            found = getattr(found, name)
+            value = getattr(value, name)
         elif not alias:
             module = module.partition(".")[0]
-            found = modules[module]
-        extra[alias or name or module] = found
+            value = modules[module]
+        extra[alias or name or module] = value
     return extra
 
 

@@ -112,16 +112,16 @@ class Side:
 
     def lineage(self, cls: type) -> list[Any]:
         """Own exception classes by number, up to the first builtin one by name."""
-        found: list[Any] = []
+        classes: list[Any] = []
         for base in type.__dict__["__mro__"].__get__(cls):
             name = _name(base)
             if getattr(builtins, name, None) is base:
-                return [*found, name]
+                return [*classes, name]
             if id(base) not in self.numbers:
                 self.numbers[id(base)] = len(self.objects)
                 self.objects.append(base)
-            found.append([self.numbers[id(base)], name])
-        return [*found, "Exception"]
+            classes.append([self.numbers[id(base)], name])
+        return [*classes, "Exception"]
 
     def resolve(self, data: list[Any]) -> Any:
         if data[0] == "h":

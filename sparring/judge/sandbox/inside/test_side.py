@@ -159,8 +159,12 @@ class Side:
         """A local class for an exception class of the program, so that `except` can name it."""
         if type(lineage) is not list or not lineage or len(lineage) > 50:
             raise wire.WireError("an exception without a lineage")
-        found = getattr(builtins, str(lineage[-1]), None)
-        cls = found if isinstance(found, type) and issubclass(found, BaseException) else Exception
+        builtin = getattr(builtins, str(lineage[-1]), None)
+        cls = (
+            builtin
+            if isinstance(builtin, type) and issubclass(builtin, BaseException)
+            else Exception
+        )
         for number, name in reversed(lineage[:-1]):
             if number not in self.errors:
                 self.errors[int(number)] = type(str(name), (cls,), {})

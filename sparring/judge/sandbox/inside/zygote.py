@@ -226,8 +226,8 @@ def _own_world(files: bool) -> None:
     its processes are counted apart from all others'."""
     if files:
         _check(UNSHARE(NEWNS), "unshare mounts")
-        for place, size in ((b"/tmp", b"size=64m,mode=777"), (b"/dev/shm", b"size=16m,mode=777")):
-            _check(MOUNT(b"tmpfs", place, b"tmpfs", MS_NOSUID_NODEV, size), "mount tmpfs")
+        for folder, size in ((b"/tmp", b"size=64m,mode=777"), (b"/dev/shm", b"size=16m,mode=777")):
+            _check(MOUNT(b"tmpfs", folder, b"tmpfs", MS_NOSUID_NODEV, size), "mount tmpfs")
         os.chdir("/tmp")
     _check(UNSHARE(NEWUSER), "unshare user")
 

@@ -36,7 +36,7 @@ def make_checker(language: str, sandbox: str, **options: Any) -> Checker:
         return PythonChecker(sandbox, **options)
     from sparring.pipelines.equivalence.judge.haskell import HaskellChecker
 
-    return HaskellChecker("unsafe" if sandbox == "unsafe" else "bwrap")
+    return HaskellChecker(sandbox)
 
 
 def counterexample(verdict: Verdict, function: str) -> str | None:

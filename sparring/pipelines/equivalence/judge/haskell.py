@@ -86,15 +86,14 @@ class HaskellChecker:
 
     def __init__(
         self,
-        sandbox: str = "bwrap",
+        sandbox: str = "bubblewrap",
         *,
         workers: int = 2,
         seconds: int = 5,
         prover: liquid_tool.Prover | None = None,
     ) -> None:
-        jail = "unsafe" if sandbox == "unsafe" else "bwrap"
-        self.ghc = Haskell(workers, sandbox=jail, seconds=seconds)
-        self.prover = prover or liquid_tool.LiquidHaskell(sandbox=jail)
+        self.ghc = Haskell(workers, sandbox=sandbox, seconds=seconds)
+        self.prover = prover or liquid_tool.LiquidHaskell(sandbox=sandbox)
         self.seconds = seconds
 
     async def __aenter__(self) -> HaskellChecker:

@@ -155,7 +155,7 @@ async def process(
     filters: list[int] = []
     environment = {"PATH": search_path(folders), "LANG": "C.UTF-8", "HOME": str(work)}
     try:
-        if sandbox == "bwrap":
+        if sandbox == "bubblewrap":
             for text in seccomp.programs():
                 filters.append(os.memfd_create("filter"))
                 os.write(filters[-1], text)
@@ -167,7 +167,7 @@ async def process(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             env=environment,
-            cwd="/" if sandbox == "bwrap" else str(work),
+            cwd="/" if sandbox == "bubblewrap" else str(work),
             pass_fds=filters,
             limit=LINE_BYTES,
         )
@@ -316,9 +316,9 @@ class Ghci:
 class Haskell:
     """Warm GHCis, `workers` at most, started when they are needed."""
 
-    def __init__(self, workers: int = 2, *, sandbox: str = "bwrap", seconds: int = 10) -> None:
-        if sandbox not in ("bwrap", "unsafe"):
-            raise ValueError(f"sandbox is 'bwrap' or 'unsafe', not {sandbox!r}")
+    def __init__(self, workers: int = 2, *, sandbox: str = "bubblewrap", seconds: int = 10) -> None:
+        if sandbox not in ("bubblewrap", "unsafe"):
+            raise ValueError(f"sandbox is 'bubblewrap' or 'unsafe', not {sandbox!r}")
         self.sandbox, self.seconds = sandbox, seconds
         self._slots = asyncio.Semaphore(workers)
         self._idle: list[Ghci] = []

@@ -110,7 +110,7 @@ def workers() -> int:
 class LiquidHaskell:
     """The real tool, in the jail; one process per proof, as many at once as there are cores."""
 
-    def __init__(self, *, sandbox: str = "bwrap", at_once: int | None = None) -> None:
+    def __init__(self, *, sandbox: str = "bubblewrap", at_once: int | None = None) -> None:
         self.sandbox = sandbox
         self._slots = asyncio.Semaphore(at_once or workers())
 
@@ -139,7 +139,7 @@ class LiquidHaskell:
             _limited_z3(folder)
             words = [*command(), *OPTIONS, f"{NAME}.hs", *RTS]
             # The tool writes beside the module, and the jail's own /tmp is where it may.
-            where = "/tmp" if self.sandbox == "bwrap" else str(folder)
+            where = "/tmp" if self.sandbox == "bubblewrap" else str(folder)
             script = (
                 f"ulimit -t {CPU_S}; export PATH={folder}/bin:$PATH; "
                 f'cp -n {folder}/{NAME}.hs {where}/ 2>/dev/null; cd {where} && exec "$@"'

@@ -71,11 +71,10 @@ class PythonChecker:
         seed: int = 0,
         workers: int | None = None,
     ) -> None:
-        jail = "unsafe" if sandbox == "unsafe" else "bwrap"
         self.timeout_s, self.inputs, self.seed = timeout_s, inputs, seed
         self.steps, self.work = int(timeout_s * STEPS_PER_S), work
-        self.judge = Judge(workers, timeout_s=3 * timeout_s + 2, sandbox=jail)
-        self.crosshair = CrossHair(jail, crosshair_paths) if crosshair_paths > 0 else None
+        self.judge = Judge(workers, timeout_s=3 * timeout_s + 2, sandbox=sandbox)
+        self.crosshair = CrossHair(sandbox, crosshair_paths) if crosshair_paths > 0 else None
 
     async def __aenter__(self) -> PythonChecker:
         await self.judge.__aenter__()
