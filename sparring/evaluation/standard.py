@@ -38,10 +38,11 @@ async def evaluate(
     policy: str = MAIN,
     count: int = 100,
     seed: int = 0,
+    most_states: int | None = None,
 ) -> tuple[dict[str, Any], list[Episode]]:
     """Per game: {opponent: score, "exact": measures, "score": the one number that ranks, and how
     the policy was asked}. `sampling` is what it was trained with; matches have a temperature of
-    their own."""
+    their own. Games of more than `most_states` information states are not measured exactly."""
     found: dict[str, Any] = {}
     episodes: list[Episode] = []
     for name, game in games.items():
@@ -63,6 +64,8 @@ async def evaluate(
         fair = [e for e in played if e.void is None]
         probe = Probe(policy, engine.act, sampling, engine.probabilities, count, seed)
         tree = game.tree()
+        if tree and most_states is not None and len(tree.infosets) > most_states:
+            tree = None
         exact, method = (
             await tree_measures(tree, probe, zero_sum=game.zero_sum) if tree else ({}, "")
         )

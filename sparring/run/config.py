@@ -142,6 +142,7 @@ class EvaluateConfig(Section):
     temperature: float = Field(0.0, ge=0)
     final: int = Field(0, ge=0)  # games of the closing evaluation, before and after; 0: none
     ladder: int = Field(0, ge=0)  # games between each pair of checkpoints, at the end
+    states: int = Field(2000, ge=0)  # of a game: exact measures of larger ones wait for the end
 
 
 class CheckpointConfig(Section):

@@ -263,5 +263,6 @@ async def _evaluate(parts: Parts) -> dict[str, float]:
         seed=parts.config.seed,
         sampling=as_trained(parts.config),
         temperature=config.temperature,
+        most_states=config.states,
     )
     return as_metrics(results)

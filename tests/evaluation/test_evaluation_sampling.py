@@ -115,7 +115,8 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Config]:
         found = runs.get(policy)
         return SimpleNamespace(config=found.model_copy(deep=True)) if found else None
 
-    monkeypatch.setattr(trained_policies, "find_trained", find)
+    for module in (trained_policies, policy_match):
+        monkeypatch.setattr(module, "find_trained", find)
     monkeypatch.setattr(policy_match, "load_player", lambda policy: (engine, "main"))
     monkeypatch.setattr(policy_match, "load_opponent", lambda engine, policy: (engine.act, "other"))
     return runs
@@ -144,3 +145,16 @@ def test_the_arena_says_when_the_other_was_trained_otherwise(
         "brief was trained with max_tokens of a reply=256 and plays here with 2048, as long was",
         "brief was trained with style=short and plays here with reason, as long was",
     ]
+
+
+@pytest.mark.parametrize(("most", "measured"), [(None, True), (12, True), (11, False)])
+def test_games_with_more_information_states_than_asked_for_are_not_measured_exactly(
+    most: int | None, measured: bool
+) -> None:
+    """Kuhn poker has twelve: exact measures of large games are for the end of a run."""
+    games: dict[str, Game] = {"kuhn": load_game("kuhn")}
+    sampling = Sampling(max_tokens=1)
+    results, _ = asyncio.run(
+        evaluate(games, Listening(), sampling=sampling, count=2, most_states=most)
+    )
+    assert ("exploitability" in results["kuhn"]["exact"]) is measured
