@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
 from sparring.core.tree import Infoset
-from sparring.core.types import BASE, Request, Sampling, Turn
+from sparring.core.types import BASE, Request, Sampling, Turn, View
 from sparring.engines.engine import OwnEngine
 from sparring.engines.published import PublishFailed, checksum
 from sparring.engines.ray_cluster import connect, death, failures, last_line
@@ -205,7 +205,9 @@ class RayPool(OwnEngine):
         self._enter_loop()
         await self._share()
         key = beginning(request)
-        light = replace(request, view=None)  # only programs look at it
+        # Of what a game shows, an engine needs the legal actions at most; programs, all of it.
+        shown = request.view if request.sampling.mask_actions else None
+        light = replace(request, view=shown and View(None, shown.actions))
         for _ in range(_TRIES):
             index = await self._free_slot(key)
             slot = self._slots[index]

@@ -20,6 +20,7 @@ from sparring.engines import vllm
 from sparring.engines.http_client import Line, ServerFailed
 from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.local.generate import generate
+from sparring.engines.local.rows import Row
 from sparring.engines.published import PublishFailed
 from sparring.engines.vllm import Adapter, OverHttp, Spoken, VllmEngine, make_vllm, width
 from sparring.learn.learner import CanaryError
@@ -46,8 +47,9 @@ class StandIn:
     ) -> Spoken:
         name = "base" if adapter is None else adapter.name
         with self.copy.policies.using(name) as model:
-            [reply] = generate(model, self.copy.chat, [prompt], [how], [seed])
-        return Spoken(reply.token_ids, reply.logprobs, reply.finish)
+            row = Row((name, 0, 0), prompt, how, seed)
+            generate(model, self.copy.chat, [row])
+        return Spoken(row.token_ids, row.logprobs, row.finish)
 
     async def load(self, adapter: Adapter) -> None:
         self.done.append(f"load {adapter.name.partition('-')[0]}")

@@ -47,7 +47,7 @@ def test_every_life_of_a_run_is_in_its_console_log(tmp_path: Path) -> None:
     assert first.startswith("── ") and "train kuhn --smoke" in first.splitlines()[0]
     assert "machine: " in first and "kuhn 1/4" in first and "SIGTERM came: left after" in first
     assert "Traceback" in second and "ValueError: a bug of ours" in second and "kuhn 3/4" in second
-    assert "generating step by step" in third and "kuhn 4/4" in third  # stderr is in it too
+    assert "over a paged cache" in third and "kuhn 4/4" in third  # stderr is in it too
     assert "differ" not in text
     for line in read_lines(run / "metrics.jsonl"):
         assert 0.01 < line["memory/cpu_peak_gb"] < 1000
