@@ -61,8 +61,11 @@ class Judged(Game):
         return Verdict("pass")
 
 
-def play(policies, slow_s: float = 0.0, games: int = 4, **options) -> tuple[dict, list, float]:
-    """The split, who was in which batch, and the whole time of some games with a judge."""
+def play(
+    policies, slow_s: float = 0.0, games: int = 4, every_round: bool = False, **options
+) -> tuple[dict, list, float]:
+    """The split, who was in which batch, and the whole time of some games with a judge. Slow are
+    rounds that somebody joins, or all."""
     engine = TransformersEngine(policies, **options)
     batches: list[list] = []
     usual = engine._round
@@ -70,6 +73,7 @@ def play(policies, slow_s: float = 0.0, games: int = 4, **options) -> tuple[dict
     def compute(new):
         if new:
             batches.append([waiting.request.order for waiting in new])
+        if new or every_round:
             time.sleep(slow_s)
         return usual(new)
 
@@ -105,7 +109,8 @@ def test_in_lockstep_the_engine_waits_for_the_judge(policies) -> None:
 
 def test_without_lockstep_judges_rule_while_others_are_generated(policies) -> None:
     """Two at a time: while the second two are spoken for, the first two are judged."""
-    split, batches, _ = play(policies, slow_s=0.06, max_batch=2, lockstep=False, graphs=False)
+    options = {"max_batch": 2, "lockstep": False, "graphs": False}
+    split, batches, _ = play(policies, slow_s=0.06, every_round=True, **options)
     assert sum(sizes(batches)) == 8
     assert split["judge_meanwhile"] >= 0.5 * RULING_S
 
