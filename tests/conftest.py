@@ -22,6 +22,13 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that started helpers leaves a launcher's variables behind in this process."""
+    for key in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(key, raising=False)
+
+
 @pytest.fixture
 def make_policies() -> Callable[..., Any]:
     """make_policies("full" | "lora", names=…): nano with these policies on it, each one moved

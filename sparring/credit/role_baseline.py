@@ -48,13 +48,13 @@ class RoleBaseline(Credit):
 
     def update(self, episode: Episode, learned: set[str]) -> None:
         """Move the baselines of the seats that learners hold towards what those seats earned."""
-        earned = dict(episode.rewards)
-        for turn in episode.turns:
-            earned[turn.seat] += turn.reward
-        for seat in learning_seats(episode, learned) & earned.keys():
-            role = f"{episode.game}/{seat}"
-            baseline = self.baselines.get(role, 0.0)
-            self.baselines[role] = self.decay * baseline + (1 - self.decay) * earned[seat]
+        learning = learning_seats(episode, learned)
+        for seat, reward in episode.rewards.items():  # in order: the checkpoint's bytes repeat, too
+            if seat in learning:
+                earned = reward + sum(turn.reward for turn in episode.turns if turn.seat == seat)
+                role = f"{episode.game}/{seat}"
+                baseline = self.baselines.get(role, 0.0)
+                self.baselines[role] = self.decay * baseline + (1 - self.decay) * earned
 
     def state(self) -> dict[str, Any]:
         return {"baselines": self.baselines}
