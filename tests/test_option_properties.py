@@ -31,8 +31,11 @@ VALUES = (
     *("-1", "0", "1", "2", "7", "0.5", "1e-3", ".nan", ".inf", "nan", "inf", "abc", "true", "null"),
     *("[]", "{}", "[1, 2]", "'3'", "2026-99-99", "{", "", " ", "ß", "-", "a/b", "shipped"),
 )
+FULL = (
+    os.environ.get("SPARRING_FULL") == "1"
+)  # draws more, and trains drawn options of every recipe
 QUICK = settings(
-    max_examples=12,
+    max_examples=12 if FULL else 5,
     derandomize=True,
     deadline=None,
     database=None,
@@ -134,7 +137,10 @@ USABLE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("recipe", [name for name in recipe_names() if name not in LONG])
+TRAINED = [name for name in recipe_names() if name not in LONG] if FULL else ["kuhn", "matching"]
+
+
+@pytest.mark.parametrize("recipe", TRAINED)
 def test_drawn_trainings_run(recipe: str) -> None:
     """The whole of it, and success is more than being let in."""
     key = st.sampled_from(sorted(USABLE)).flatmap(
