@@ -119,7 +119,7 @@ class Policies(ABC):
                     f"these weights belong to another model: {key} is "
                     f"{tuple(state[key].shape)} there and {tuple(parameter.shape)} here"
                 )
-        self._loads += 1
+        self.home(name)._loads += 1
         with torch.no_grad():
             for key, parameter in mine.items():
                 parameter.copy_(state[key])

@@ -49,7 +49,7 @@ def test_what_bases_do_not_go_with_is_refused(narrow: Path, tmp_path: Path) -> N
     for more, said in (
         (("bases.bem=nano",), "no policy 'bem' learns.*did you mean 'ben'"),
         ((f"bases.ben={narrow}", "ray.replicas=1"), "embedded engine"),
-        (("bases.ben=nowhere",), "no model 'nowhere'"),
+        (("bases.ben=nowhere",), "no policy 'nowhere'"),
     ):
         with pytest.raises(ConfigError, match=said):
             build(kuhn(*more))
