@@ -47,11 +47,11 @@ NOT_HERE = {
     "sparring train coherent-math": "test_phases.py trains and resumes it",
     "sparring train equivalence games.equivalence.language=haskell": "it needs Liquid Haskell; "
     "test_liquid.py and test_haskell.py run its judge where it is installed",
-    "sparring finetune --model smollm2 --data data/shown": "a stub of a server earns nothing "
+    "sparring finetune --policy smollm2 --data data/shown": "a stub of a server earns nothing "
     "at the table; test_finetune.py fits recorded games",
     "accelerate launch": "more processes: tests/learn/test_distributed.py runs two",
     "sparring train kuhn --processes 2": "more processes: tests/learn/test_distributed.py runs two",
-    "sparring finetune --model smollm2 --data demonstrations.jsonl": "more processes, as above",
+    "sparring finetune --policy smollm2 --data demonstrations.jsonl": "more processes, as above",
     "ray start": "it starts a cluster: tests/engines/test_ray.py has one in its own process",
     "sparring train kuhn ray.address=HOST:6379": "it needs a cluster: tests/engines/test_ray.py",
     "sparring submit tictactoe --gpus 1 --time 04:00:00 --partition gpu": "it needs Slurm; "
@@ -63,6 +63,8 @@ INSTEAD = {
     "policy=smollm2": "policy=nano",
     "policy=Qwen/Qwen2.5-1.5B": "policy=nano",
     "smollm2": "nano",
+    "begin.main=scripted:2000": "begin.main=scripted:20",
+    "begin.main=perfect:2000": "begin.main=perfect:20",
     "[--json]": "--json",
     "policy=runs/matching/iter_50/checkpoint": "policy=runs/matching/iter_1/checkpoint",
 }
@@ -202,6 +204,7 @@ FILES: dict[str, list[dict[str, object]]] = {
     "gsm8k_test.jsonl": [_math(number) for number in range(50, 52)],
     "runs/coherent-math/eval/sft.jsonl": [{"id": "1", "correct": False}],
     "runs/coherent-math/eval/dpo.jsonl": [{"id": "1", "correct": True}],
+    "shown.jsonl": [{"user_prompt": "J:", "output": "c"}],
     "FILE.jsonl": [{"id": 1, "code": "def f():\n    return 1", "tests": ["assert f() == 1"]}],
     "claims.jsonl": [
         {
