@@ -25,7 +25,7 @@ def make_run(path: Path, weights: str, players: dict[str, str] | None = None) ->
             "seed": 3,
             "games": {"kuhn": {"style": "terse"}},
             "players": players or {},
-            "learn": {"weights": weights, "lora_r": 4},
+            "learn": {"weights": weights, "lora_r": 4, "policies": list((players or {}).values())},
             "engine": {"device": "cpu", "dtype": "float32"},
         }
     )
@@ -98,7 +98,7 @@ def test_what_cannot_be_found_is_said(tmp_path: Path) -> None:
         load_engine(f"{run.path}@best")
     with pytest.raises(ConfigError, match="there is no run"):
         load_engine(f"{tmp_path}/nowhere@3")
-    with pytest.raises(ConfigError, match=r"nano.*smollm2.*RUN@STEP"):
+    with pytest.raises(ConfigError, match=r"no policy .*nowhere.*no folder.*did you mean .*run'"):
         load_engine(str(tmp_path / "nowhere"))
     damaged = run.checkpoints / "step_000003" / "state.json"
     damaged.write_text("{}")

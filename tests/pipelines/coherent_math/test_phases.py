@@ -136,7 +136,7 @@ def test_a_phase_whose_model_cannot_be_had_leaves_nothing_behind(
     tmp_path: Path, words: tuple[str, ...]
 ):
     life = sparring("math", *words, cwd=tmp_path)
-    assert life.code == 2 and "no model 'nope'" in life.err, life.err
+    assert life.code == 2 and "no policy 'nope'" in life.err, life.err
     assert list(tmp_path.iterdir()) == []
 
 
