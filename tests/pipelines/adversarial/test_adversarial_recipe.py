@@ -230,10 +230,10 @@ def test_a_checkpoint_of_another_architecture_or_device_is_refused(
     assert "checkpoint_stage_2_epoch_3" in str(error.value)
     state = json.loads((run / "checkpoints/step_000003/state.json").read_text())
     parts = build(smoke(*TWO))
-    from sparring.training.state import _take
+    from sparring.training.state import _load
 
     with pytest.raises(ConfigError, match="written on cuda and this is cpu"):
-        _take(RunDir(run), parts, "step_000003", {}, {**state, "device": "cuda"})
+        _load(RunDir(run), parts, "step_000003", {}, {**state, "device": "cuda"})
     assert facts(run) == facts(finished)
 
 
