@@ -26,6 +26,7 @@ from sparring.run import checkpoint, interrupt
 from sparring.run.config import Config
 from sparring.run.job import working_in
 from sparring.run.rundir import RunDir, append, read_log
+from sparring.run.schedule import Step
 from sparring.run.tracking import Tracking
 from sparring.training import imitation, requirements
 from sparring.training.checkpoint_names import due, find
@@ -203,21 +204,26 @@ async def _iterate(
     run.record(metrics, episodes)
     tracking.log(metrics)
     stop_if_void(run, parts, iteration, episodes)
-    best = (
-        not reason
-        and "eval/score" in metrics
-        and parts.guard.improved(metrics["eval/score"], iteration)
-    )
-    if (
-        best
-        or iteration % config.checkpoint.every == 0
-        or iteration == config.iterations
-        or (step is not None and due(config, step))
-        or interrupt.asked()
-    ):
+    best = not reason and _is_best(parts, metrics, iteration)
+    if best or _checkpoint_due(parts, step, iteration):
         parts.save(run, iteration, await batches.state(iteration))
     progress(metrics)
     interrupt.leave(iteration, config.iterations)
+
+
+def _is_best(parts: Parts, metrics: dict[str, Any], iteration: int) -> bool:
+    score = metrics.get("eval/score")
+    return score is not None and parts.guard.improved(score, iteration)
+
+
+def _checkpoint_due(parts: Parts, step: Step | None, iteration: int) -> bool:
+    config = parts.config
+    return (
+        iteration % config.checkpoint.every == 0
+        or iteration == config.iterations
+        or (step is not None and due(config, step))
+        or interrupt.asked()
+    )
 
 
 async def _played(run: RunDir, parts: Parts, batches: InTurn | Ahead, iteration: int) -> Played:

@@ -16,6 +16,7 @@ from sparring.learn.batches import collate
 from sparring.learn.learner import Learner
 from sparring.run.config import LearnConfig, load_recipe
 from sparring.run.games import load_game
+from sparring.run.rundir import read_lines
 from sparring.training.loop import train
 
 ACTIONS = ("bet", "be", "call")  # one is a prefix of another
@@ -131,7 +132,9 @@ def test_a_game_that_names_no_actions_cannot_be_masked(engine):
 
 def test_a_masked_run_learns_with_the_canary_quiet(tmp_path):
     config = load_recipe("kuhn", ["sampling.mask_actions=true", "canary=0.001"], smoke=True)
-    train(config, tmp_path / "run")  # a learner that did not mask would be off by nats
+    train(config, tmp_path / "run")
+    canaries = [line["learn/canary"] for line in read_lines(tmp_path / "run/metrics.jsonl")]
+    assert len(canaries) == 3 and max(canaries) < 0.001  # one that did not mask is off by nats
 
 
 def test_other_engines_refuse(tmp_path):
