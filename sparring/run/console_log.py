@@ -68,7 +68,7 @@ def note(line: str) -> None:
     """A line for the logs alone."""
     for log in _logs.values():
         log.line(line)
-    if not _logs:
+    if not _logs and isinstance(sys.stdout, _Tee):
         _early.append(line)
         del _early[:-1000]
 
