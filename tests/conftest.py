@@ -8,6 +8,9 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a network
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Tests run beside each other: two threads that wait for each other on a busy core take six times as
+# long as one. Tests about several threads ask for them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch

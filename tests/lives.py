@@ -115,14 +115,8 @@ COMMAND = str(Path(sys.executable).with_name("sparring"))
 def _server() -> Any:
     context: Any = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    kept = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"  # tests run beside each other
     sys.path.insert(0, str(Path(__file__).parent))
     context.Process(target=int).start()
-    if kept is None:
-        del os.environ["OMP_NUM_THREADS"]
-    else:
-        os.environ["OMP_NUM_THREADS"] = kept
     return context
 
 

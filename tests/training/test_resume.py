@@ -87,7 +87,7 @@ def test_a_run_that_died_often_equals_one_that_never_did(tmp_path: Path, kind: s
 
 
 def test_the_command_itself_killed_from_outside(tmp_path: Path) -> None:
-    """No forks, no hooks, as many threads as it likes: a process, a signal, and another process."""
+    """No forks, no hooks: a process, a signal, and another process."""
     command = [COMMAND, "train", "kuhn", "--smoke", *SMALL]
     command += ["iterations=12", "checkpoint.every=3"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
