@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from sparring.core.collect import Job, collect
@@ -16,7 +16,7 @@ from sparring.evaluation.ratings import Result
 @dataclass(frozen=True)
 class Score:
     """A match as the first policy saw it. `invalid` counts its own invalid actions, which are
-    losses too; void games are in none of the others."""
+    losses too; void games are in none of the others. `reward` is the mean of `net_reward`."""
 
     games: int
     wins: int
@@ -24,6 +24,7 @@ class Score:
     losses: int
     invalid: int
     void: int = 0
+    reward: float = 0.0
 
     @property
     def not_lost(self) -> float:
@@ -34,7 +35,7 @@ class Score:
         """1 for a win, half for a draw, per game."""
         return (self.wins + self.draws / 2) / self.games if self.games else 0.0
 
-    def as_dict(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, float]:
         return asdict(self)
 
 
@@ -76,6 +77,7 @@ def seated(seats: Sequence[str], index: int, policy: str, opponent: str) -> dict
 def score(episodes: Sequence[Episode], seats: Sequence[str]) -> Score:
     """Count a match from one policy's seat in each game."""
     wins = draws = losses = invalid = void = 0
+    total = 0.0
     for episode, mine in zip(episodes, seats, strict=True):
         if episode.void is not None:
             void += 1
@@ -85,7 +87,16 @@ def score(episodes: Sequence[Episode], seats: Sequence[str]) -> Score:
         draws += episode.rewards[mine] == best_other
         losses += episode.rewards[mine] < best_other
         invalid += episode.facts.get("invalid") == mine
-    return Score(len(episodes) - void, wins, draws, losses, invalid, void)
+        total += net_reward(episode.rewards, mine)
+    games = len(episodes) - void
+    return Score(games, wins, draws, losses, invalid, void, total / max(1, games))
+
+
+def net_reward(rewards: Mapping[str, float], mine: str) -> float:
+    """Half of what a seat got above the mean of the others; in a zero-sum game of two, its
+    reward."""
+    others = [reward for seat, reward in rewards.items() if seat != mine]
+    return (rewards[mine] - sum(others) / len(others)) / 2
 
 
 async def round_robin(
@@ -108,5 +119,6 @@ async def round_robin(
     ]
     scores = [score for score, _ in await asyncio.gather(*matches)]
     return [
-        Result(a, b, s.wins, s.draws, s.losses) for (a, b), s in zip(pairs, scores, strict=True)
+        Result(a, b, s.wins, s.draws, s.losses, s.reward)
+        for (a, b), s in zip(pairs, scores, strict=True)
     ]

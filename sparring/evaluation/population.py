@@ -19,9 +19,9 @@ _SURE = 1.96  # standard deviations
 
 @dataclass(frozen=True)
 class Population:
-    """`games[i, j]` counts the games of i against j, `payoffs[i, j]` is (wins − losses) / games of
-    i, between -1 and 1, and 0 where they have not met. Both are about seats taken in turn, so the
-    game is symmetric and zero-sum: payoffs are antisymmetric."""
+    """`games[i, j]` counts the games of i against j, `payoffs[i, j]` is the mean reward of i in
+    them, net of what j got, and 0 where they have not met. Both are about seats taken in turn, so
+    the game is symmetric and zero-sum: payoffs are antisymmetric."""
 
     names: list[str]
     games: Matrix
@@ -32,15 +32,14 @@ class Population:
     def of(cls, names: Sequence[str], results: Iterable[Result]) -> Population:
         at = {name: i for i, name in enumerate(names)}
         kept = [r for r in results if r.player in at and r.other in at and r.player != r.other]
-        games, margins = np.zeros((len(at), len(at))), np.zeros((len(at), len(at)))
+        games, totals = np.zeros((len(at), len(at))), np.zeros((len(at), len(at)))
         for result in kept:
             i, j = at[result.player], at[result.other]
-            count, margin = sum(result[2:]), result.wins - result.losses
-            games[i, j] += count
-            games[j, i] += count
-            margins[i, j] += margin
-            margins[j, i] -= margin
-        return cls(list(names), games, margins / np.maximum(games, 1), kept)
+            games[i, j] += result.games
+            games[j, i] += result.games
+            totals[i, j] += result.payoff
+            totals[j, i] -= result.payoff
+        return cls(list(names), games, totals / np.maximum(games, 1), kept)
 
     def mixture(self, kind: Mixture) -> dict[str, float]:
         """How often each is met; `prioritised` depends on who asks, and is none of this."""
@@ -55,13 +54,14 @@ class Population:
     def beats(self) -> Matrix:
         """Whether i won more than half of the games with j that were decided, beyond chance: the
         95 % interval of the share (Wilson) lies above a half."""
-        decided = np.zeros_like(self.games)
+        wins = np.zeros_like(self.games)
         at = {name: i for i, name in enumerate(self.names)}
         for r in self.results:
-            decided[at[r.player], at[r.other]] += r.wins + r.losses
-            decided[at[r.other], at[r.player]] += r.wins + r.losses
+            wins[at[r.player], at[r.other]] += r.wins
+            wins[at[r.other], at[r.player]] += r.losses
+        decided = wins + wins.T
         count = np.maximum(decided, 1)
-        share = 0.5 + 0.5 * self.payoffs * self.games / count
+        share = wins / count
         square = _SURE**2
         centre = share + square / (2 * count)
         spread = _SURE * np.sqrt(share * (1 - share) / count + square / (4 * count**2))

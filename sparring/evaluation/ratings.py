@@ -30,6 +30,16 @@ class Result(NamedTuple):
     wins: int
     draws: int
     losses: int
+    reward: float | None = None  # mean per game; None: 1 for a win, -1 for a loss
+
+    @property
+    def games(self) -> int:
+        return self.wins + self.draws + self.losses
+
+    @property
+    def payoff(self) -> float:
+        """Summed over the games."""
+        return self.wins - self.losses if self.reward is None else self.reward * self.games
 
 
 class Rating(NamedTuple):
@@ -114,7 +124,7 @@ def fit(results: Iterable[Result]) -> Fit:
 def _counts(results: Iterable[Result]) -> dict[tuple[str, str], tuple[int, int, int]]:
     """Wins, draws and losses by pair, in an order that is the names' own."""
     found: dict[tuple[str, str], tuple[int, int, int]] = {}
-    for name, other, wins, draws, losses in results:
+    for name, other, wins, draws, losses, _ in results:
         if min(wins, draws, losses) < 0:
             raise ValueError(f"{name} against {other}: {wins}, {draws}, {losses} are no counts")
         if name == other or not wins + draws + losses:

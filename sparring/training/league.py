@@ -31,6 +31,7 @@ async def measure(
     """Play the matches that are missing, and keep their results."""
     for name, other in opponents.to_play(joined):
         wins = draws = losses = 0
+        total = 0.0
         for game_name, game in games.items():
             if len(game.seats) < 2:
                 continue
@@ -42,7 +43,9 @@ async def measure(
                 own=[seat for seat in game.seats if own[seat] == owner(name)] if apart else (),
             )  # fmt: skip
             wins, draws, losses = wins + result.wins, draws + result.draws, losses + result.losses
-        opponents.results.append(Result(name, other, wins, draws, losses))
+            total += result.reward * result.games
+        mean = total / max(1, wins + draws + losses)
+        opponents.results.append(Result(name, other, wins, draws, losses, mean))
 
 
 def write_population(opponents: Opponents, run: Path, iteration: int) -> None:

@@ -42,6 +42,17 @@ def test_a_ladder_has_no_cycle_and_its_best_player_is_all_of_the_mixture() -> No
     assert ranks["a"] > 0.99
 
 
+def test_payoffs_are_amounts_where_there_are_some() -> None:
+    """The caller takes six small pots of ten, the raiser three large ones."""
+    result = Result("caller", "raiser", 60, 10, 30, reward=(60 * 1 - 30 * 4) / 100)
+    population = Population.of(["caller", "raiser"], [result])
+    assert population.payoffs.tolist() == [[0, -0.6], [0.6, 0]]
+    assert population.mixture("nash") == pytest.approx({"caller": 0, "raiser": 1})
+    # Ratings and cycles are about games won.
+    assert fit([result]).ratings[0].name == "caller"
+    assert population.beats().tolist() == [[False, True], [False, False]]
+
+
 def test_a_few_games_make_no_cycle() -> None:
     """Two of three wins are chance."""
     few = [Result(r.player, r.other, 2, 0, 1) for r in ROCK_PAPER_SCISSORS]

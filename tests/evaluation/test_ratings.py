@@ -66,7 +66,7 @@ def test_no_order_of_games_or_names_changes_a_digit(
     results = [Result(*row) for row in table]
     found = fit(results)
     apart = []
-    for name, other, wins, draws, losses in results:  # game by game, half of them told by the other
+    for name, other, wins, draws, losses, _ in results:  # each game, half as the other saw it
         apart += [Result(name, other, 1, 0, 0)] * wins + [Result(other, name, 0, 1, 0)] * draws
         apart += [Result(other, name, 1, 0, 0)] * losses
     random.shuffle(apart)  # type: ignore[attr-defined]

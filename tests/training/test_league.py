@@ -42,10 +42,10 @@ def test_members_take_seats_in_turn_and_meet_once(tmp_path: Path) -> None:
     played(opponents, ["main@2"], numbers)
     # main@2 has 3 to 1 on the left, and 2 to 2 on the right.
     assert [tuple(r) for r in opponents.results] == [
-        ("main@2", "main@1", 5, 5, 0), ("main@2", "main@3", 0, 0, 10),
+        ("main@2", "main@1", 5, 5, 0, 0.5), ("main@2", "main@3", 0, 0, 10, -1),
     ]  # fmt: skip
     played(opponents, ["main@2", "main@3"], numbers)
-    assert [tuple(r) for r in opponents.results[2:]] == [("main@3", "main@1", 10, 0, 0)]
+    assert [tuple(r) for r in opponents.results[2:]] == [("main@3", "main@1", 10, 0, 0, 1)]
     assert opponents.weights("main") == pytest.approx([0, 0, 1])
     write_population(opponents, tmp_path, 3)
     written = json.loads((tmp_path / POPULATION).read_text())
@@ -58,7 +58,7 @@ def test_members_of_two_leagues_keep_their_owners_seats() -> None:
     opponents = Opponents(config, {"left": "alice", "right": "bob"}, ["alice", "bob"])
     opponents.league = ["alice@1", "bob@1"]
     played(opponents, ["alice@1", "bob@1"], {"alice@1": 3, "bob@1": 3})
-    assert [tuple(r) for r in opponents.results] == [("alice@1", "bob@1", 4, 0, 0)]
+    assert [tuple(r) for r in opponents.results] == [("alice@1", "bob@1", 4, 0, 0, 1)]
     played(opponents, ["bob@1"], {"alice@1": 3, "bob@1": 3})
     assert len(opponents.results) == 1
 

@@ -55,7 +55,8 @@ def tournament(
 def _print(summary: dict[str, Any]) -> None:
     names = summary["players"]
     ratings = {rating["name"]: rating for rating in summary["ratings"]}
-    table = RichTable(title=f"{summary['game']}: payoffs of the row, -1 to 1", box=None)
+    title = f"{summary['game']}: mean reward of the row against the column"
+    table = RichTable(title=title, box=None)
     columns = ("", *map(str, range(1, len(names) + 1)), "Elo", "95 %", "Nash", "α-rank")
     for column in columns:
         table.add_column(column, justify="right" if column else "left")

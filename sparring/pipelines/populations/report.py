@@ -46,7 +46,7 @@ def _intro(population: Population, league: dict[str, Any]) -> str:
     if league.get("kind"):
         met = f" Opponents are drawn by the mixture <code>{esc(league['kind'])}</code>."
     return (
-        '<p class="intro">What each (row) took from each (column): wins less losses, per game. '
+        '<p class="intro">What each (row) took from each (column): the mean reward of a game. '
         f"{cycle}{met}</p>"
     )
 
@@ -54,10 +54,11 @@ def _intro(population: Population, league: dict[str, Any]) -> str:
 def _matrix(population: Population) -> str:
     nash, ranks = population.mixture("nash"), population.mixture("alpharank")
     heads = "".join(f"<th>{esc(name)}</th>" for name in population.names)
+    most = float(abs(population.payoffs).max()) or 1.0
     rows = []
     for i, name in enumerate(population.names):
         cells = "".join(
-            _cell(float(population.payoffs[i, j]), int(population.games[i, j]), i == j)
+            _cell(float(population.payoffs[i, j]), most, int(population.games[i, j]), i == j)
             for j in range(len(population.names))
         )
         shares = f"<td>{nash[name]:.2f}</td><td>{ranks[name]:.2f}</td>"
@@ -68,11 +69,11 @@ def _matrix(population: Population) -> str:
     )
 
 
-def _cell(payoff: float, games: int, itself: bool) -> str:
+def _cell(payoff: float, most: float, games: int, itself: bool) -> str:
     if itself or not games:
         return "<td>–</td>"
     colour = "var(--green)" if payoff > 0 else "var(--red)"
-    depth = round(60 * abs(payoff))
+    depth = round(60 * abs(payoff) / most)
     return (
         f'<td title="{games} games" style="background: color-mix(in srgb, {colour} {depth}%, '
         f'transparent)">{payoff:+.2f}</td>'

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from sparring.core.collect import Job, collect
@@ -19,7 +20,7 @@ from sparring.core.table import Speak
 from sparring.core.types import Episode, Request, Sampling, Turn, derive
 from sparring.engines.engine import Engine
 from sparring.engines.load import add_policy, load_player
-from sparring.evaluation.arena import score, seated
+from sparring.evaluation.arena import net_reward, score, seated
 from sparring.evaluation.population import Population
 from sparring.evaluation.ratings import Result
 from sparring.evaluation.standard import opponents_of
@@ -93,7 +94,7 @@ def hold(
         speak, outside = _voices(plan)
         write_whole(out / PLAN, json.dumps(asdict(plan), indent=1).encode())
         records = asyncio.run(_play(plan, game, speak, outside, out, progress))
-        summary = summarize(plan, records)
+        summary = summarize(plan, game.seats, records)
         write_whole(out / POPULATION, json.dumps(summary, indent=1).encode())
     return summary
 
@@ -146,12 +147,19 @@ def _record(
     }
 
 
-def summarize(plan: Plan, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    totals: dict[tuple[str, str], list[int]] = {}
+def summarize(
+    plan: Plan, seats: Sequence[str], records: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    counts: dict[tuple[str, str], list[int]] = {}
+    rewards: dict[tuple[str, str], list[float]] = {}
     for record in records:
-        total = totals.setdefault((record["player"], record["other"]), [0, 0, 0])
-        total[:] = (a + b for a, b in zip(total, record["result"], strict=True))
-    results = [Result(*pair, *counts) for pair, counts in totals.items()]
+        pair = record["player"], record["other"]
+        count = counts.setdefault(pair, [0, 0, 0])
+        count[:] = (a + b for a, b in zip(count, record["result"], strict=True))
+        if "void" not in record:
+            mine = seats[int(record["id"].rpartition("-")[2]) % len(seats)]
+            rewards.setdefault(pair, []).append(net_reward(record["rewards"], mine))
+    results = [Result(*pair, *counts[pair], fmean(rewards.get(pair, [0.0]))) for pair in counts]
     return {
         "game": plan.game,
         "void": sum("void" in record for record in records),

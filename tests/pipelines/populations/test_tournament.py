@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sparring.core.errors import ConfigError
@@ -56,6 +57,33 @@ def test_a_tournament_of_programs(tmp_path: Path) -> None:
     assert {r["name"] for r in summary["ratings"]} == set(names)
     assert sum(summary["nash"].values()) == pytest.approx(1)
     assert json.loads((tmp_path / "t" / "population.json").read_text()) == summary
+
+
+def test_payoffs_of_poker_are_chips_by_openspiels_expected_values(tmp_path: Path) -> None:
+    pyspiel = pytest.importorskip("pyspiel", reason="OpenSpiel is not installed")
+    from open_spiel.python.algorithms.expected_game_score import policy_value
+    from open_spiel.python.policy import TabularPolicy, UniformRandomPolicy
+
+    from sparring.bridges.openspiel import CFR_ITERATIONS, cfr_average
+
+    game = pyspiel.load_game("kuhn_poker")
+    cfr, uniform = TabularPolicy(game), UniformRandomPolicy(game)
+    average = cfr_average("kuhn_poker", CFR_ITERATIONS)
+    for state in cfr.states:
+        key = state.information_state_string()
+        cfr.policy_for_key(key)[:] = average[f"{state.current_player()} {key}"]
+    first, _ = policy_value(game.new_initial_state(), [uniform, cfr])
+    _, second = policy_value(game.new_initial_state(), [cfr, uniform])
+
+    plan = make_plan(["random", "scripted"], 1000, game="openspiel:kuhn_poker")
+    summary = hold(plan, tmp_path / "t")
+    lines = (tmp_path / "t" / GAMES).read_text().splitlines()
+    spread = np.std([json.loads(line)["rewards"]["first"] for line in lines]) / len(lines) ** 0.5
+    exact = (first + second) / 2
+    assert abs(summary["payoffs"][0][1] - exact) < 3 * spread
+    (result,) = summary["results"]
+    counted = (result["wins"] - result["losses"]) / 1000
+    assert abs(counted - exact) > 3 * spread  # how often one wins is another number
 
 
 def test_it_goes_on_where_it_was_killed(tmp_path: Path) -> None:
