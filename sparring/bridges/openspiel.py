@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from types import new_class
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,11 +39,15 @@ CFR_ITERATIONS = 100
 
 
 class Position(NamedTuple):
-    """What programs look at: `state` only where nothing is hidden."""
+    """What programs look at: `state` only where nothing is hidden. As text, what a person reads."""
 
     key: str
     player: int
     state: Any
+    describe: Callable[[], str]
+
+    def __str__(self) -> str:
+        return self.describe()
 
 
 @dataclass
@@ -140,7 +145,17 @@ class OpenSpielGame(Game):
         return "\n".join([*lines, f"Legal actions: {names}", closing])
 
     def position(self, state: Any, player: int) -> Position:
-        return Position(self.key(state, player), player, state.clone() if self.open_board else None)
+        now = state.clone()
+        board = now if self.open_board else None
+        return Position(self.key(state, player), player, board, partial(self.describe, now, player))
+
+    def describe(self, state: Any, player: int) -> str:
+        words = state_in_words(self.spiel, state, player)
+        if self.style != "terse":
+            return words
+        names = action_names(self.spiel, state, player, terse=False)
+        pairs = zip(self.actions(state, player), names, strict=True)
+        return "\n".join([words, ", ".join(f"{code}: {name}" for code, name in pairs)])
 
     def key(self, state: Any, player: int) -> str:
         """What tells one information state from another."""

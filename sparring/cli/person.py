@@ -125,6 +125,6 @@ def picture(state: Any) -> str:
     if isinstance(state, dict):
         return "\n".join(f"{key}: {value}" for key, value in state.items())
     text, side = str(state), math.isqrt(len(str(state)))
-    if side < 3 or side * side != len(text):
+    if side < 3 or side * side != len(text) or len(text.split()) > 1:
         return text
     return "\n".join(" ".join(text[i : i + side]) for i in range(0, len(text), side))

@@ -142,6 +142,17 @@ def test_no_prompt_of_a_hidden_game_tells_more_than_the_player_knows():
             assert len({(i.seat, i.prompt) for i in tree.infosets}) >= len(tree.infosets) / 4
 
 
+def test_a_person_reads_words_and_what_the_codes_mean():
+    game = load_game("openspiel:leduc_poker", style="terse")
+    state = game.spiel.new_initial_state()
+    for action in (0, 5, 2):  # a Jack, a King, a raise
+        state.apply_action(action)
+    shown = str(game.position(state, 1))
+    assert shown == (
+        "Your card: King. First round: the other player raises.\nf: fold, c: call, r: raise"
+    )
+
+
 def test_an_illegal_action_costs_the_games_worst():
     async def rambles(request: Any) -> Turn:
         return Turn(request.seat, request.policy, "", "I would rather not")

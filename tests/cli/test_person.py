@@ -16,6 +16,7 @@ def test_pictures() -> None:
     assert picture("X...O....") == "X . .\n. O .\n. . ."
     assert picture("Kpb") == "Kpb"
     assert picture("abcd") == "abcd"
+    assert picture("Your card: a Jack, and no bet so far") == "Your card: a Jack, and no bet so far"
     assert picture({"offer": None, "left": 3}) == "offer: None\nleft: 3"
 
 
