@@ -58,7 +58,7 @@ tables = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(tables, st.randoms())
 def test_no_order_of_games_or_names_changes_a_digit(
     table: list[tuple[str, str, int, int, int]], random: object
@@ -109,13 +109,13 @@ def test_known_strengths_are_recovered() -> None:
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     strengths = {"a": -200.0, "b": -50.0, "c": 50.0, "d": 200.0}
     rng, ratings, gaps = np.random.default_rng(2), 0, 0
-    for _ in range(250):
+    for _ in range(100):
         found = fit(simulate(strengths, 0.5, 20, rng))
         ratings += sum(r.low <= strengths[r.name] <= r.high for r in found.ratings)
         low, high = found.difference("d", "a")[1:]
         gaps += low <= 400 <= high
-    assert 0.93 <= ratings / 1000 <= 0.975
-    assert 0.91 <= gaps / 250 <= 0.985
+    assert 0.92 <= ratings / 400 <= 0.98
+    assert 0.90 <= gaps / 100 <= 0.99
 
 
 def test_who_won_everything_stays_finite_and_is_not_sure() -> None:
@@ -153,8 +153,8 @@ def test_a_round_robin_shares_the_seats_evenly() -> None:
         round_robin("tictactoe", TicTacToe(), speak, players, 5, sampling=Sampling())
     )
     assert [tuple(r) for r in results] == [
-        ("a", "b", 3, 0, 3),
-        ("a", "c", 3, 0, 3),
-        ("b", "c", 3, 0, 3),
+        ("a", "b", 3, 0, 3, 0),
+        ("a", "c", 3, 0, 3, 0),
+        ("b", "c", 3, 0, 3, 0),
     ]
     assert elo(fit(results)) == {"a": 0, "b": 0, "c": 0}

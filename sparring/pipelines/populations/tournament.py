@@ -159,7 +159,10 @@ def summarize(
         if "void" not in record:
             mine = seats[int(record["id"].rpartition("-")[2]) % len(seats)]
             rewards.setdefault(pair, []).append(net_reward(record["rewards"], mine))
-    results = [Result(*pair, *counts[pair], fmean(rewards.get(pair, [0.0]))) for pair in counts]
+    results = []
+    for (player, other), (wins, draws, losses) in counts.items():
+        mean = fmean(rewards.get((player, other), [0.0]))
+        results.append(Result(player, other, wins, draws, losses, mean))
     return {
         "game": plan.game,
         "void": sum("void" in record for record in records),
