@@ -2,7 +2,8 @@
 moments and resumed, a run comes to the same lines and the same weights.
 
 SPARRING_FULL=1 trains four times and kills thirty times, over six iterations; by default it is one
-kill over two, and the run that was killed is also the one that is trained again."""
+kill over two of fewer games (the steps of learning are as large), and the run that was killed is
+also the one that is trained again."""
 
 from __future__ import annotations
 
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.timeout(10800 if FULL else 600)
 COMMAND = [sys.executable, "-m", "sparring", "train", "tictactoe", "seed=7", "checkpoint.every=1"]
 COMMAND += [f"iterations={ITERATIONS}", "evaluate.final=0", "evaluate.ladder=0"]
 COMMAND += ["evaluate.games=4", "tracking.tensorboard=false"]
+COMMAND += [] if FULL else ["collect.episodes=384"]
 
 
 def begin(run: Path, threads: int = 2) -> subprocess.Popen[bytes]:

@@ -101,7 +101,7 @@ def sampled(most: int) -> list[tuple[dict[str, str], Rewrite]]:
 
 @needs_ghc
 def test_every_rule_against_the_checker() -> None:
-    chosen = sampled(5)
+    chosen = sampled(3)
 
     async def go() -> list[Verdict]:
         async with HaskellChecker() as checker:
@@ -117,7 +117,7 @@ def test_every_rule_against_the_checker() -> None:
             assert verdict.kind in ("refuted", "no outcome", "not refuted"), (rewrite, verdict)
     for rule in [*rules_haskell.BREAK, WHOLE[2]]:
         if rule != "round towards zero":  # seldom shows: most programs ask only whether it is 0
-            assert told[rule].count("refuted") >= 2, (rule, told[rule])
+            assert "refuted" in told[rule], (rule, told[rule])
 
 
 @needs_ghc

@@ -182,11 +182,10 @@ def test_verdicts_are_the_same_beside_busy_loops() -> None:
     """Near their limits on steps: P takes about as many as it may, Q forty times as many."""
     loop = "t = 0\n    for i in range(abs(n) % {}): t += i\n    return t"
     pairs = [
-        *(DIFFERENT[name] for name in ("a pseudoprime", "a cube")),
+        DIFFERENT["a pseudoprime"],
         (f(loop.format(24_000)), f(loop.format(24_000) + " + (n == 23_990)")),
         (f("return n"), f("for i in range(1_000_000 * (n == 5)): pass\n    return n")),
         (f("return n"), f("for i in range(990_000 * (n == 5)): pass\n    return n")),
-        (f(loop.format(300)), f(loop.format(300))),
     ]
     idle = attacked(pairs, timeout_s=0.5)
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
@@ -199,7 +198,7 @@ def test_verdicts_are_the_same_beside_busy_loops() -> None:
     assert [(v.status, v.kind, v.detail) for v in idle] == [
         (v.status, v.kind, v.detail) for v in beside
     ]
-    assert [v.kind for v in idle[:5]] == ["refuted"] * 3 + ["no outcome", "not refuted"]
+    assert [v.kind for v in idle] == ["refuted"] * 2 + ["no outcome", "not refuted"]
 
 
 @jail
