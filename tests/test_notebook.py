@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lives import sparring
 
 from sparring.judge.sandbox import probe
 
@@ -26,8 +27,15 @@ def test_every_cell_of_the_notebook_runs(
     notebook = json.loads(NOTEBOOK.read_text())
     cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
     names: dict[str, Any] = {"__name__": "__main__"}
+
+    def forked(*words: str) -> None:
+        life = sparring(*words[len(names["SPARRING"]) :], cwd=tmp_path)
+        print(life.out, life.err)
+        assert life.code == 0
+
     for number, cell in enumerate(cells):
         exec(compile(cell, f"cell {number}", "exec"), names)
+        names["sh"] = forked  # the same commands, from a process that has the imports behind it
     said = capsys.readouterr().out
     assert "adversarial 6/6" in said and "held-out baseline tests passed" in said
     assert "checkpoint_stage_2_epoch_3" in said and "of 2 tests passed" in said
