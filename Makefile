@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 VERL := $(VENV)/verl
 DEMO := runs/demo
 
-.PHONY: verl demo test setup system packages smollm2 lint lock compat clean
+.PHONY: verl demo test setup system packages smollm2 lint lock compat soak clean
 
 demo: setup ## train tic-tac-toe self-play from random weights, then show the report
 	@if [ -f $(DEMO)/report.html ]; then \
@@ -65,6 +65,9 @@ lock: ## uv.lock anew, with the versions of constraints.txt (needs uv)
 
 compat: setup ## the tests that touch transformers, with the oldest and the newest version allowed
 	@.ci/compat
+
+soak: setup ## three minutes of a run that is killed, robbed of its judge and its disk, against one left alone
+	$(BIN)/python benchmarks/soak.py --minutes 3
 
 clean:
 	rm -rf $(VENV) runs

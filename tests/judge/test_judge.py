@@ -14,7 +14,7 @@ import pytest
 
 from sparring.core.types import Verdict
 from sparring.judge.python.judge import Judge
-from sparring.judge.sandbox import SandboxMissing, probe
+from sparring.judge.sandbox import SandboxMissing, bwrap, probe
 
 jail = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 
@@ -116,6 +116,36 @@ def test_a_dead_jail_is_a_void_and_the_pool_lives_on() -> None:
     broken, after = with_judge(body)
     assert (broken.status, broken.kind) == ("void", "jail")
     assert after.passed
+
+
+@jail
+def test_a_jail_killed_once_while_a_program_runs_changes_no_verdict() -> None:
+    async def body(judge: Judge) -> Verdict:
+        program = "import time\ntime.sleep(0.6)\ndef f(): return 1"
+        pending = asyncio.ensure_future(judge.tests(program, ["assert f() == 1"]))
+        while not (busy := [z for z in judge.pool._zygotes.values() if z.jobs]):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.4)  # longer than what counts as quick
+        busy[0].process.kill()
+        return await pending
+
+    assert with_judge(body).passed
+
+
+@jail
+def test_a_jail_killed_as_it_starts_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch, killed = bwrap.launch, []
+
+    def fragile(**options: Any) -> Any:
+        process, control = launch(**options)
+        if not killed:
+            process.kill()
+            killed.append(process.wait())
+        return process, control
+
+    monkeypatch.setattr(bwrap, "launch", fragile)
+    assert with_judge(lambda judge: judge.tests("def f(): return 1", ["assert f() == 1"])).passed
+    assert killed
 
 
 @jail

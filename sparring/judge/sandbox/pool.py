@@ -233,9 +233,17 @@ class Pool:
             zygote = self._zygotes.get(key)
             if zygote is None or not zygote.alive:
                 self._retire()
-                zygote = Zygote(self, hash_seed)
-                await zygote.ready()
-                self._zygotes[key] = zygote
+                zygote = self._zygotes[key] = await self._started(hash_seed)
+        return zygote
+
+    async def _started(self, hash_seed: int) -> Zygote:
+        """A jail that is ready; one that died as it started is replaced, once."""
+        with suppress(bwrap.SandboxMissing):
+            zygote = Zygote(self, hash_seed)
+            await zygote.ready()
+            return zygote
+        zygote = Zygote(self, hash_seed)
+        await zygote.ready()
         return zygote
 
     def _retire(self) -> None:
@@ -259,8 +267,8 @@ class Pool:
                 done = await self._run(
                     request, timeout_s, stdin, hash_seed, whole, announce=place.holds
                 )
-                if done.kind != "jail" or done.seconds > SLOW_S:
-                    break  # a jail found dead is replaced and asked again, once
+                if done.kind != "jail":
+                    break  # a jail that died is replaced and asked again, once
             return done
 
     async def execute_pair(
