@@ -180,11 +180,12 @@ def disturbed(
     due, furthest, kind = kinds(dice), 0, ""
     log = run.with_suffix(".log")
     while time.monotonic() < until or due or not done["kill"]:
+        furthest = max(furthest, iterations(run))  # each blow comes after new work
         process = observer.watch(start([*train, "--run", str(run), "--resume"], log))
         while process.poll() is None:
             while process.poll() is None and iterations(run) <= furthest:
                 time.sleep(0.05)
-            furthest = max(furthest, iterations(run))  # each blow comes after new work
+            furthest = max(furthest, iterations(run))
             with suppress(subprocess.TimeoutExpired):
                 process.wait(dice.uniform(0, gap_s))
             if process.poll() is not None:

@@ -144,6 +144,8 @@ def test_a_jail_killed_as_it_starts_is_replaced(monkeypatch: pytest.MonkeyPatch)
         return process, control
 
     monkeypatch.setattr(bwrap, "launch", fragile)
+    assert bwrap.probe.__wrapped__().ok and killed
+    killed.clear()
     assert with_judge(lambda judge: judge.tests("def f(): return 1", ["assert f() == 1"])).passed
     assert killed
 

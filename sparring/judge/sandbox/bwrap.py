@@ -66,6 +66,15 @@ def probe() -> Probe:
         return Probe(False, f"the jail needs Linux, and this is {sys.platform}", install)
     if shutil.which("bwrap") is None:
         return Probe(False, "bubblewrap (bwrap) is not installed", install)
+    for _ in range(2):  # one that was killed, or that a busy machine kept waiting, is no proof
+        failure = _try_jail()
+        if not failure:
+            return Probe(True, "programs run in a bubblewrap jail", install)
+    return Probe(False, failure, install)
+
+
+def _try_jail() -> str:
+    """Why a jail did not start; nothing if it did."""
     try:
         seccomp.programs()
         with tempfile.TemporaryFile() as errors:
@@ -78,12 +87,13 @@ def probe() -> Probe:
             errors.seek(0)
             stderr = errors.read().decode(errors="replace").strip()
     except (OSError, SandboxMissing) as error:
-        return Probe(False, f"the jail did not start: {error}", install)
-    if not answer.startswith(b"R"):
-        why = stderr[-400:] or "it said nothing"
-        hint = "unprivileged user namespaces may be switched off (sysctl user.max_user_namespaces)"
-        return Probe(False, f"bwrap is there but the jail did not start: {why}; {hint}", install)
-    return Probe(True, "programs run in a bubblewrap jail", install)
+        return f"the jail did not start: {error}"
+    if answer.startswith(b"R"):
+        return ""
+    hint = "unprivileged user namespaces may be switched off (sysctl user.max_user_namespaces)"
+    return (
+        f"bwrap is there but the jail did not start: {stderr[-400:] or 'it said nothing'}; {hint}"
+    )
 
 
 def system() -> list[str]:
