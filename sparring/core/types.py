@@ -105,6 +105,7 @@ class Turn:
     allowed: list[list[int]] = field(default_factory=list)  # per token, where actions were masked
     reward: float = 0.0  # of this turn alone, which a game may set; beside the outcome's
     before: list[Message] = field(default_factory=list)  # `shown`'s past, of who has no prompt ids
+    thoughts: str = ""  # of a thinking model, which are no part of `text`
 
 
 @dataclass(slots=True)

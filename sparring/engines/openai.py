@@ -62,11 +62,14 @@ class OpenAIEngine(Engine):
             raise ServerFailed(f"{self.line.label} at {self.line.url}: a filter withheld the reply")
         self.line.count(reply)
         prompt_ids, token_ids, logprobs = ids_of(reply, choice)
+        message = choice.get("message") or {}
+        thoughts = message.get("reasoning_content") or message.get("reasoning") or ""
         return Turn(
             seat=request.seat,
             policy=request.policy,
             shown=request.messages[-1]["content"],
             text=text,
+            thoughts=thoughts if isinstance(thoughts, str) else "",
             prompt_ids=prompt_ids,
             token_ids=token_ids,
             logprobs=logprobs,

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from jinja2.exceptions import TemplateError
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -20,10 +22,20 @@ from starlette.routing import Route
 from sparring.core.types import Request, Sampling, Turn, VoidGame, derive
 from sparring.engines.local.engine import TransformersEngine
 from sparring.models.chat import RAW
-from sparring.models.thinking import split_thinking
+from sparring.models.thinking import CLOSE, OPEN, split_thinking
+
+log = logging.getLogger(__name__)
 
 _COMPLETION_TOKENS = 16  # what OpenAI's own API draws where a completion does not say
 _MOST_CHOICES = 128
+_SEEDS = 2**63  # seeds are signed numbers of 64 bits
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+# What would change a reply and is not done here, with the value that changes nothing.
+_UNSUPPORTED: dict[str, Any] = {
+    "tools": [], "functions": [], "response_format": {"type": "text"}, "logit_bias": {},
+    "frequency_penalty": 0, "presence_penalty": 0, "repetition_penalty": 1, "min_p": 0,
+    "top_logprobs": 0, "echo": False, "suffix": "", "include_stop_str_in_output": False,
+}  # fmt: skip
 
 
 class BadRequest(Exception):
@@ -95,6 +107,9 @@ class Server:
             return _failed(str(error), error.status)
         except (VoidGame, ValueError) as error:  # too long for the context or the cache
             return _failed(str(error), 400)
+        except Exception as error:
+            log.exception("a request failed")
+            return _failed(f"the engine failed: {error}", 500)
         return JSONResponse(self._whole(plan, turns))
 
     # ── what is asked ───────────────────────────────────────────────────────────────────────────
@@ -104,8 +119,12 @@ class Server:
         model = self.name if asked == self.alias else asked
         if model not in self.engine.policies.names():
             raise BadRequest(f"there is no model {asked!r}; GET /v1/models lists them", 404)
-        prompts = [_messages(body)] if chat else _prompts(body.get("prompt"))
-        with_ids = [(m, i or self.engine.chat.ids_of(m)) for m, i in prompts]
+        for key, neutral in _UNSUPPORTED.items():
+            if body.get(key) not in (None, neutral):
+                raise BadRequest(f"{key} is not supported here; leave it out")
+        words = len(self.engine.chat.tokenizer)
+        prompts = [_messages(body)] if chat else _prompts(body.get("prompt"), words)
+        with_ids = [(m, i or self._ids(m)) for m, i in prompts]
         choices = _number(body, "n", 1, low=1, high=_MOST_CHOICES)
         seed = body.get("seed")
         logprobs = body.get("logprobs")
@@ -114,24 +133,30 @@ class Server:
             chat=chat,
             prompts=with_ids,
             sampling=self._sampling(body, chat, max(len(ids) for _, ids in with_ids)),
-            seed=random.getrandbits(62) if seed is None else int(seed),
+            seed=random.getrandbits(62) if seed is None else int(seed) % _SEEDS,
             choices=int(choices),
             logprobs=logprobs is not None and logprobs is not False,
             ids=bool(body.get("return_token_ids")),
             usage=bool((body.get("stream_options") or {}).get("include_usage")),
         )
 
+    def _ids(self, messages: list[dict[str, str]]) -> list[int]:
+        try:
+            return self.engine.chat.ids_of(messages)
+        except TemplateError as error:
+            raise BadRequest(f"the chat template refuses these messages: {error}") from error
+
     def _sampling(self, body: dict[str, Any], chat: bool, longest: int) -> Sampling:
         limit = self.engine.policies.config.max_position_embeddings
         room = max(1, limit - longest)
-        most = body.get("max_completion_tokens") or body.get("max_tokens")
-        stop = body.get("stop") or []
+        limit_key = "max_completion_tokens" if body.get("max_completion_tokens") else "max_tokens"
+        most = room if chat else min(room, _COMPLETION_TOKENS)
         return Sampling(
             temperature=float(_number(body, "temperature", 1.0, low=0, high=100)),
             top_p=float(_number(body, "top_p", 1.0, low=1e-6, high=1)),
             top_k=max(0, int(_number(body, "top_k", 0, low=-1, high=10**9))),
-            max_tokens=int(most or (room if chat else min(room, _COMPLETION_TOKENS))),
-            stop=tuple([stop] if isinstance(stop, str) else stop),
+            max_tokens=int(_number(body, limit_key, most, low=1, high=10**9)),
+            stop=_stops(body),
         )
 
     def _requests(self, plan: _Plan) -> list[tuple[Request, list[int]]]:
@@ -155,11 +180,10 @@ class Server:
         return {**_head(plan, plan.kind), "choices": choices, "usage": _usage(turns)}
 
     def _choice(self, plan: _Plan, number: int, turn: Turn) -> dict[str, Any]:
-        text = _before_stop(turn.text, plan.sampling.stop)
+        thoughts, text = self._parts(plan, turn)
         choice: dict[str, Any] = {"index": number, "finish_reason": turn.finish}
         if plan.chat:
-            thoughts, answer = split_thinking(text)
-            message = {"role": "assistant", "content": answer}
+            message = {"role": "assistant", "content": text}
             choice["message"] = message | ({"reasoning_content": thoughts} if thoughts else {})
         else:
             choice["text"] = text
@@ -181,13 +205,13 @@ class Server:
             ]
             return details | {"logprobs": {"content": content, "refusal": None}}
         offsets = [sum(map(len, texts[:i])) for i in range(len(texts))]
-        found = {"tokens": texts, "token_logprobs": turn.logprobs, "text_offset": offsets}
-        return details | {"logprobs": {**found, "top_logprobs": None}}
+        logprobs = {"tokens": texts, "token_logprobs": turn.logprobs, "text_offset": offsets}
+        return details | {"logprobs": {**logprobs, "top_logprobs": None}}
 
     async def _stream(self, plan: _Plan) -> AsyncIterator[str]:
         """Pieces of text as they are drawn; logprobs and ids come with the last one of a choice. A
         client that hangs up cancels what is still being drawn for it."""
-        pieces: asyncio.Queue[tuple[int, str | Turn | Exception]] = asyncio.Queue()
+        pieces: asyncio.Queue[tuple[int, dict[str, str] | Turn | Exception]] = asyncio.Queue()
         tasks = [
             asyncio.create_task(self._listened(number, request, ids, plan, pieces))
             for number, (request, ids) in enumerate(self._requests(plan))
@@ -203,11 +227,11 @@ class Server:
                     )
                     return
                 choice: dict[str, Any] = {"index": number, "finish_reason": None}
-                text = piece if isinstance(piece, str) else ""
+                new = piece if isinstance(piece, dict) else {}
                 if plan.chat:
-                    choice["delta"] = {"role": "assistant", "content": text} if text else {}
+                    choice["delta"] = {"role": "assistant", **new} if new else {}
                 else:
-                    choice["text"] = text
+                    choice["text"] = new.get("content", "")
                 if isinstance(piece, Turn):
                     turns.append(piece)
                     choice |= {"finish_reason": piece.finish, **self._details(plan, piece)}
@@ -227,26 +251,46 @@ class Server:
         loop = asyncio.get_running_loop()
         stops = plan.sampling.stop
         held = max((len(stop) for stop in stops), default=1) - 1
-        text, sent = "", 0
+        text, sent = "", {"reasoning_content": 0, "content": 0}
+
+        def send(thoughts: str, answer: str) -> None:
+            for key, part in zip(sent, (thoughts, answer), strict=True):
+                if len(part) > sent[key]:
+                    new = {key: part[sent[key] :]}
+                    loop.call_soon_threadsafe(pieces.put_nowait, (number, new))
+                    sent[key] = len(part)
 
         def on_text(piece: str) -> None:
-            nonlocal text, sent
+            nonlocal text
             text += piece
-            until = max(sent, len(_before_stop(text[: len(text) - held], stops)))
-            if until > sent:
-                loop.call_soon_threadsafe(pieces.put_nowait, (number, text[sent:until]))
-                sent = until
+            send(*self._so_far(plan, text[: len(text) - held]))
 
         self.engine.listen(request, on_text)
         try:
             turn = await self.engine.act_on(request, ids)
-        except (VoidGame, ValueError) as error:
+            send(*self._parts(plan, turn))
+            loop.call_soon(pieces.put_nowait, (number, turn))
+        except Exception as error:
             pieces.put_nowait((number, error))
-            return
-        rest = _before_stop(turn.text, stops)[sent:]
-        if rest:
-            pieces.put_nowait((number, rest))
-        pieces.put_nowait((number, turn))
+
+    def _parts(self, plan: _Plan, turn: Turn) -> tuple[str, str]:
+        """Thoughts and text of a reply. Where the template knows of no thoughts, a model may still
+        have learned to write them."""
+        text = _before_stop(turn.text, plan.sampling.stop)
+        if not plan.chat or turn.thoughts or self.engine.chat.thinking is not None:
+            return turn.thoughts, text
+        return split_thinking(text)
+
+    def _so_far(self, plan: _Plan, text: str) -> tuple[str, str]:
+        """Thoughts and text of a reply that is not complete, without what may become a tag."""
+        text = _before_stop(text, plan.sampling.stop)
+        if not plan.chat:
+            return "", text
+        thinking = self.engine.chat.thinking
+        thoughts, answer = split_thinking(text, opened=thinking is not None and thinking.opened)
+        if CLOSE not in text and answer and OPEN.startswith(answer.strip()):
+            return "", ""
+        return (thoughts if CLOSE in text else thoughts[: 1 - len(CLOSE)]), answer
 
 
 def serve(policy: str, *, host: str, port: int, device: str = "auto", dtype: str = "auto") -> None:
@@ -273,19 +317,31 @@ def _messages(body: dict[str, Any]) -> tuple[list[dict[str, str]], list[int]]:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise BadRequest("messages must be a list with at least one message")
-    return [{"role": str(m.get("role")), "content": _text(m)} for m in messages], []
+    return list(map(_message, messages)), []
 
 
-def _text(message: Any) -> str:
-    content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(content, list):  # parts, of which text alone can be read here
-        content = "".join(part.get("text", "") for part in content if part.get("type") == "text")
+def _message(message: Any) -> dict[str, str]:
+    if not isinstance(message, dict) or message.get("role") not in _ROLES:
+        raise BadRequest(f"every message must have a role: one of {', '.join(_ROLES)}")
+    content = message.get("content")
+    if isinstance(content, list):
+        if any(not isinstance(part, dict) or part.get("type") != "text" for part in content):
+            raise BadRequest("of the parts of a message only those of the type text can be read")
+        content = "".join(part.get("text", "") for part in content)
     if not isinstance(content, str):
         raise BadRequest("every message must have a text as its content")
-    return content
+    return {"role": _ROLES[message["role"]], "content": content}
 
 
-def _prompts(prompt: Any) -> list[tuple[list[dict[str, str]], list[int]]]:
+def _stops(body: dict[str, Any]) -> tuple[str, ...]:
+    stop = body.get("stop") or []
+    stops = [stop] if isinstance(stop, str) else stop
+    if not isinstance(stops, list) or not all(isinstance(one, str) and one for one in stops):
+        raise BadRequest("stop must be a text or a list of texts, none of them empty")
+    return tuple(stops)
+
+
+def _prompts(prompt: Any, words: int) -> list[tuple[list[dict[str, str]], list[int]]]:
     """A text, token ids, or several of either."""
     if isinstance(prompt, str) or (
         isinstance(prompt, list) and prompt and isinstance(prompt[0], int)
@@ -293,12 +349,13 @@ def _prompts(prompt: Any) -> list[tuple[list[dict[str, str]], list[int]]]:
         prompt = [prompt]
     if not isinstance(prompt, list) or not prompt:
         raise BadRequest("prompt must be a text, token ids, or a list of either")
-    found = []
+    prompts = []
     for one in prompt:
-        text = one if isinstance(one, str) else ""
-        ids = [] if isinstance(one, str) else [int(i) for i in one]
-        found.append(([{"role": RAW, "content": text}], ids))
-    return found
+        text, ids = (one, []) if isinstance(one, str) else ("", one)
+        if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < words for i in ids):
+            raise BadRequest(f"token ids must be whole numbers from 0 to {words - 1}")
+        prompts.append(([{"role": RAW, "content": text}], ids))
+    return prompts
 
 
 def _number(body: dict[str, Any], key: str, default: float, *, low: float, high: float) -> float:

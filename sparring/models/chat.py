@@ -9,7 +9,8 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
-from sparring.core.types import Message, Request, VoidGame
+from sparring.core.types import Message, Request, Turn, VoidGame
+from sparring.models.thinking import Thinking, thinking_of
 
 RAW = "raw"  # the role of a text that is to be gone on with as it stands, outside any chat
 _SPLIT = "\u200b"  # zero-width space: the two halves of a token around it are ordinary text
@@ -45,9 +46,28 @@ class Chat:
         previous = request.previous
         if previous is None:
             return self.ids_of(request.messages)
-        after_reply = partial(self.after_reply, said_end=self._end(previous.token_ids))
-        heard = self._safe_ids(request.messages, after_reply)
-        return [*previous.prompt_ids, *previous.token_ids, *heard]
+        end = self._end(previous.token_ids)
+        heard = self._safe_ids(request.messages, partial(self.after_reply, said_end=end))
+        return [*self._so_far(previous, bool(end)), *heard]
+
+    def _so_far(self, previous: Turn, ended: bool) -> list[int]:
+        """The ids of a conversation up to the end of a turn. Thoughts go where the template drops
+        them; a turn that was drawn from legal actions has none."""
+        prompt, reply = previous.prompt_ids, previous.token_ids
+        if self.thinking is not None and not previous.allowed:
+            prompt, reply = self.thinking.later(prompt, reply, ended)
+        return [*prompt, *reply]
+
+    @cached_property
+    def thinking(self) -> Thinking | None:
+        """What the template does with thoughts, where it knows of any."""
+        return thinking_of(self.tokenizer)
+
+    def split(self, ids: list[int], *, whole: bool = False) -> tuple[str, str]:
+        """Thoughts and text of a reply. `whole`: all of it is text."""
+        if whole or self.thinking is None:
+            return "", self.decode(ids)
+        return self.thinking.split(ids)
 
     def ids_of(self, messages: list[Message]) -> list[int]:
         """The ids of a prompt that begins a conversation, or of a raw text."""

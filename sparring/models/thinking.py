@@ -1,16 +1,106 @@
-"""What a thinking model thought, apart from what it answered."""
+"""What a thinking model thought, apart from what it answered, and what its chat template keeps of
+the thoughts in later prompts."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 OPEN, CLOSE = "<think>", "</think>"
+_THOUGHT, _ANSWER = "⁂thought⁂", "⁂answer⁂"
 
 
-def split_thinking(text: str) -> tuple[str, str]:
-    """Thoughts and answer. Templates of some models open the thoughts in the prompt, so that a
-    reply may begin in the middle of them; one that never closes them has answered nothing."""
-    before, close, after = text.partition(CLOSE)
+def split_thinking(text: str, *, opened: bool = False) -> tuple[str, str]:
+    """Thoughts and answer of a text. `opened`: the prompt ended with `<think>`. Thoughts that were
+    never closed have no answer."""
+    before, close, after = text.rpartition(CLOSE)
     if close:
         return before.replace(OPEN, "", 1).strip(), after.lstrip("\n")
-    if text.lstrip().startswith(OPEN):
-        return text.lstrip()[len(OPEN) :].strip(), ""
+    if opened or text.lstrip().startswith(OPEN):
+        return text.replace(OPEN, "", 1).strip(), ""
     return "", text
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """How a chat template treats thoughts, in token ids."""
+
+    tokenizer: Any
+    open: int
+    close: int
+    opened: bool  # a prompt ends with `<think>`: the reply begins in the middle of thoughts
+    drops: bool  # earlier replies are written without their thoughts
+    opening: tuple[int, ...]  # at the end of a prompt, but not before an earlier reply's answer
+    instead: tuple[int, ...]  # before an earlier reply's answer, but not at the end of a prompt
+
+    def answer_start(self, ids: list[int]) -> int:
+        """The index of the first id that belongs to the answer."""
+        if self.close in ids:
+            start = len(ids) - ids[::-1].index(self.close)
+            while start < len(ids) and self._is_newline(ids[start]):
+                start += 1
+            return start
+        words = (i for i in ids if not self._is_newline(i))
+        if self.opened or next(words, None) == self.open:
+            return len(ids)
+        return 0
+
+    def split(self, ids: list[int]) -> tuple[str, str]:
+        """Thoughts and answer of a reply."""
+        start = self.answer_start(ids)
+        before = [i for i in ids[:start] if i not in (self.open, self.close)]
+        return self._text(before).strip(), self._text(ids[start:])
+
+    def later(
+        self, prompt: list[int], reply: list[int], ended: bool
+    ) -> tuple[list[int], list[int]]:
+        """A prompt and its reply as they stand before the next message: without the thoughts where
+        the template drops them, and with the very ids of the answer. `ended`: the last id closes
+        the reply."""
+        start = self.answer_start(reply)
+        if not self.drops or not start:
+            return prompt, reply
+        whole = len(prompt) - len(self.opening)
+        if tuple(prompt[whole:]) == self.opening:
+            prompt = [*prompt[:whole], *self.instead]
+        return prompt, reply[min(start, len(reply) - ended) :]
+
+    def _text(self, ids: list[int]) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+
+    def _is_newline(self, token: int) -> bool:
+        text = self.tokenizer.decode([token])
+        return bool(text) and not text.strip("\n")
+
+
+def thinking_of(tokenizer: Any) -> Thinking | None:
+    """What a tokenizer's template does with thoughts; None where it does not know of any, or where
+    `<think>` is no token of its own, so that thoughts cannot be cut out exactly."""
+    ids = [tokenizer.encode(tag, add_special_tokens=False) for tag in (OPEN, CLOSE)]
+    if CLOSE not in str(tokenizer.chat_template) or any(len(tag) != 1 for tag in ids):
+        return None
+
+    def write(messages: list[dict[str, str]]) -> str:
+        return str(
+            tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        )
+
+    question = {"role": "user", "content": "?"}
+    reply = {"role": "assistant", "content": f"{OPEN}\n{_THOUGHT}\n{CLOSE}\n\n{_ANSWER}"}
+    prompt, later = write([question]), write([question, reply, question])
+    past = later.partition(_ANSWER)[0]
+    common = next(
+        (i for i, (a, b) in enumerate(zip(prompt, past, strict=False)) if a != b),
+        min(len(prompt), len(past)),
+    )
+    opening, instead = (
+        tuple(tokenizer.encode(text[common:], add_special_tokens=False)) for text in (prompt, past)
+    )
+    return Thinking(
+        tokenizer,
+        *(tag[0] for tag in ids),
+        opened=prompt.rstrip().endswith(OPEN),
+        drops=_THOUGHT not in later,
+        opening=opening,
+        instead=instead,
+    )

@@ -7,6 +7,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import httpx
 import openai
@@ -14,10 +15,10 @@ import pytest
 import uvicorn
 
 from sparring.core.types import Request, Sampling
+from sparring.engines.local import engine as engine_module
 from sparring.engines.local.engine import TransformersEngine
 from sparring.engines.openai import OpenAIEngine
 from sparring.engines.serve import Server
-from sparring.models.thinking import split_thinking
 from sparring.run.servers import ServerConfig
 
 
@@ -125,6 +126,13 @@ def test_completions_take_texts_and_ids_and_several_of_them(client, server) -> N
         ({"messages": [{"role": "user", "content": 3}]}, 400, "must have a text"),
         ({"messages": HELLO, "temperature": -1}, 400, "temperature must be a number from 0"),
         ({"messages": [{"role": "user", "content": "x" * 5000}]}, 400, "4096 positions"),
+        ({"messages": ["hello"]}, 400, "must have a role"),
+        ({"messages": [{"role": "raw", "content": "x"}]}, 400, "must have a role"),
+        ({"messages": HELLO, "max_tokens": -3}, 400, "max_tokens must be a number from 1"),
+        ({"messages": HELLO, "stop": [""]}, 400, "none of them empty"),
+        ({"messages": HELLO, "tools": [{"type": "function"}]}, 400, "tools is not supported"),
+        ({"messages": HELLO, "top_logprobs": 3}, 400, "top_logprobs is not supported"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "type text"),
         ("no json", 400, "no JSON"),
     ],
 )
@@ -134,8 +142,46 @@ def test_what_is_asked_wrongly_is_said(server, body, status: int, words: str) ->
     assert reply.status_code == status and words in reply.json()["error"]["message"]
 
 
-def test_a_client_that_hangs_up_frees_its_blocks(server) -> None:
+def test_ids_and_seeds_out_of_range_trouble_nobody_else(server, client) -> None:
+    reply = httpx.post(f"{server[0]}/completions", json={"prompt": [10**6]}, timeout=30)
+    assert reply.status_code == 400 and "token ids must be" in reply.json()["error"]["message"]
+    plan = {"model": "main", "messages": HELLO, "max_tokens": 4}
+    texts = [client.chat.completions.create(**plan, seed=seed).choices[0].message.content
+             for seed in (3, 3 + 2**63)]  # fmt: skip
+    assert texts[0] == texts[1], "seeds count modulo 2 ** 63"
+    client.chat.completions.create(
+        model="main", max_tokens=1, frequency_penalty=0, response_format={"type": "text"},
+        messages=[{"role": "developer", "content": [{"type": "text", "text": "be brief"}]}],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_engine_that_fails_ends_the_request(server, monkeypatch, stream: bool) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(TransformersEngine, "act_on", fail)
+    body = {"messages": HELLO, "stream": stream, "max_tokens": 4}
+    reply = httpx.post(f"{server[0]}/chat/completions", json=body, timeout=30)
+    assert "out of order" in reply.text and reply.status_code == (200 if stream else 500)
+
+
+def test_thoughts_are_streamed_apart_from_the_answer(server) -> None:
+    """Every prefix of a reply: nothing is sent that is taken back later."""
+    plan = SimpleNamespace(chat=True, sampling=Sampling())
+    http, reply = Server(server[1], "main", "x"), "<think>\nso < it </t is\n</think>\n\nfour <b>"
+    sent = ["", ""]
+    for end in range(len(reply) + 1):
+        parts = http._so_far(plan, reply[:end])
+        for number, part in enumerate(parts):
+            assert part.startswith(sent[number]) or sent[number].startswith(part)
+            sent[number] = max(sent[number], part, key=len)
+    assert sent == ["so < it </t is", "four <b>"]
+
+
+def test_a_client_that_hangs_up_frees_its_blocks(server, monkeypatch) -> None:
     url, engine = server
+    monkeypatch.setattr(engine_module, "end_ids", lambda model, tokenizer: [])  # none ends soon
     body = {"messages": HELLO, "max_tokens": 3500, "stream": True, "seed": 1}
     with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=30) as reply:
         next(reply.iter_lines())
@@ -157,10 +203,3 @@ def test_a_policy_that_is_served_can_be_played_with_ids(server) -> None:
     turn = asyncio.run(player.act(request))
     own = asyncio.run(TransformersEngine(engine.policies).act(request))
     assert (turn.token_ids, turn.logprobs) == (own.token_ids, own.logprobs)
-
-
-def test_thoughts_are_split_from_the_answer() -> None:
-    assert split_thinking("<think>\nhm\n</think>\n\n4") == ("hm", "4")
-    assert split_thinking("hm</think>4") == ("hm", "4"), "the template opened them"
-    assert split_thinking("<think>hm") == ("hm", "")
-    assert split_thinking("4") == ("", "4")

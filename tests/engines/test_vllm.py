@@ -3,14 +3,17 @@ moved. A stand-in, which reads adapters from disk as vLLM does, shows that here;
 is asked where it is installed."""
 
 import asyncio
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from rogue import Rogue, refuses, rogue_server
+from safetensors.torch import load_file
 
 from sparring.cli.app import exit_code
 from sparring.core.errors import ConfigError
@@ -21,8 +24,10 @@ from sparring.engines.http_client import Line, ServerFailed
 from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.local.generate import generate
 from sparring.engines.local.rows import Row
+from sparring.engines.one_at_a_time import OneAtATime
 from sparring.engines.published import PublishFailed
 from sparring.engines.vllm import Adapter, OverHttp, Spoken, VllmEngine, make_vllm, width
+from sparring.engines.vllm_links import Weights
 from sparring.learn.learner import CanaryError
 from sparring.models.loading import load_model
 from sparring.models.policies import LoraPolicies
@@ -41,6 +46,7 @@ class StandIn:
         self.copy = TransformersEngine(LoraPolicies(model, tokenizer, r=rank, alpha=alpha))
         self.done: list[str] = []
         self.deaf = False  # to what is published after the first time
+        self.broken = False  # cannot take full weights
 
     async def generate(
         self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None
@@ -62,6 +68,17 @@ class StandIn:
     async def unload(self, adapter: Adapter) -> None:
         self.done.append(f"unload {adapter.name.partition('-')[0]}")
         self.copy.policies.remove(adapter.name)
+
+    async def load_weights(self, weights: Weights) -> None:
+        if self.broken:
+            raise RuntimeError("the disk is full")
+        self.done.append("load weights")
+        read = load_file(weights.write() / "model.safetensors")
+        assert {key: value.tolist() for key, value in read.items()} == {
+            key: value.tolist() for key, value in weights.tensors.items()
+        }
+        with self.copy.policies.using("base") as model:
+            model.load_state_dict(read, strict=False)
 
     async def sleep(self) -> None:
         self.done.append("sleep")
@@ -123,6 +140,56 @@ def test_adapters_are_given_once_and_swapped_when_they_have_moved(make_policies:
     assert sorted(p.name for p in engine._folder.iterdir()) == ["2", "5"], "no others are kept"
     asyncio.run(engine.close())
     assert not engine._folder.exists()
+
+
+def test_full_weights_take_the_models_place_one_policy_at_a_time(make_policies: Any) -> None:
+    policies, link = make_policies("full", ("main", "bob")), StandIn()
+    engine = VllmEngine(policies, link)
+    requests = [ask("a", i, p) for i in range(3) for p in ("main", "bob", "base")]
+    for mine, theirs in zip(
+        answer(engine, requests), answer(TransformersEngine(policies), requests), strict=True
+    ):
+        assert mine.logprobs == pytest.approx(theirs.logprobs, abs=1e-4)
+        assert replace(mine, logprobs=[]) == replace(theirs, logprobs=[])
+    assert link.done == ["load weights"] * 3, "all who wait for a policy are served together"
+    answer(engine, [ask("a", policy="base")])
+    engine.publish()
+    answer(engine, [ask("a", policy="base")])
+    assert len(link.done) == 3, "nothing had moved"
+    policies.set_version("base", 5)
+    engine.publish()
+    assert [turn.version for turn in answer(engine, [ask("a", policy="base")])] == [5]
+    link.broken = True
+    with pytest.raises(PublishFailed, match=r"weights of 'main': the disk is full"):
+        answer(engine, [ask("a")])
+    assert [path.name for path in engine._folder.iterdir()] == []
+
+
+def test_a_request_that_is_given_up_keeps_nobody_waiting() -> None:
+    loaded = list[str]()
+
+    async def load(policy: str) -> None:
+        loaded.append(policy)
+        await asyncio.sleep(0)
+
+    async def use(one: OneAtATime, policy: str) -> str:
+        async with one.holding(policy):
+            await asyncio.sleep(0)
+            assert one.loaded == policy
+        return policy
+
+    async def all_of_them() -> list[Any]:
+        one = OneAtATime(load)
+        rng = random.Random(0)
+        tasks = [asyncio.create_task(use(one, rng.choice("abc"))) for _ in range(60)]
+        for task in rng.sample(tasks, 30):
+            await asyncio.sleep(0)
+            task.cancel()
+        return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 10)
+
+    results = asyncio.run(all_of_them())
+    assert all(isinstance(r, str | asyncio.CancelledError) for r in results)
+    assert set(loaded) == {"a", "b", "c"} and len(loaded) < 12
 
 
 def test_a_policy_that_left_is_taken_back(make_policies: Any) -> None:
@@ -191,8 +258,8 @@ def test_what_cannot_be_is_said_before_anything_starts(
     make_policies: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = config_of()
-    with pytest.raises(ConfigError, match=r"learn\.weights must be `lora`"):
-        VllmEngine(make_policies("full"), StandIn())
+    with pytest.raises(ConfigError, match="`bases` needs the embedded engine"):
+        VllmEngine(SimpleNamespace(), StandIn())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="no more than 512"):
         width(513)
     monkeypatch.setattr(vllm.importlib.util, "find_spec", lambda name: None)

@@ -19,7 +19,11 @@ import torch
 from sparring.core.collect import Job, collect
 from sparring.core.types import Request, Sampling, Turn, derive
 from sparring.engines.openai import OpenAIEngine
+from sparring.engines.published import PublishFailed
+from sparring.engines.vllm import make_vllm
+from sparring.models.export import export_policy
 from sparring.models.loading import load_model
+from sparring.models.policies import LoraPolicies
 from sparring.run.config import make_config
 from sparring.run.games import load_game
 from sparring.run.rundir import RunDir, read_lines
@@ -91,8 +95,40 @@ def gap_to_base(turns: list[Turn]) -> float:
     return fmean(gaps)
 
 
-def test_a_run_learns_through_vllm_in_its_own_process(tmp_path: Path) -> None:
-    check_canary(train(make_config(config_of()), tmp_path / "run"))
+@pytest.mark.parametrize("weights", ["lora", "full"])
+def test_a_run_learns_through_vllm_in_its_own_process(tmp_path: Path, weights: str) -> None:
+    """Adapters are compared with what vLLM has loaded; full weights are read from a file."""
+    config = config_of()
+    config["learn"] |= {"weights": weights, "lr": 0.01 if weights == "lora" else 0.001}
+    check_canary(train(make_config(config), tmp_path / "run"))
+
+
+def test_an_adapter_of_the_right_name_with_other_weights_stops_the_run(tmp_path: Path) -> None:
+    """vLLM itself, given a folder that is overwritten after it was read."""
+
+    async def go() -> None:
+        policies = LoraPolicies(*load_model("nano"), r=4, alpha=8)
+        policies.add("main")
+        engine = make_vllm(make_config(config_of()), policies, "float32")
+        link: Any = engine.link
+        try:
+            add_lora = link._llm.add_lora
+
+            async def add_then_overwrite(request: Any) -> Any:
+                added = await add_lora(request)
+                for parameter in policies.parameters("main").values():
+                    parameter.data.add_(1e-3)
+                export_policy(policies, "main", "", Path(request.lora_path))
+                return added
+
+            link._llm.add_lora = add_then_overwrite
+            message = [{"role": "user", "content": "x"}]
+            await engine.act(Request("s", "main", message, Sampling(max_tokens=2), 0))
+        finally:
+            await engine.close()
+
+    with pytest.raises(PublishFailed, match="has other weights than were written"):
+        asyncio.run(go())
 
 
 @pytest.fixture(scope="module")

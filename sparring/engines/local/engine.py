@@ -35,7 +35,7 @@ from sparring.engines.local.probabilities import (
 )
 from sparring.engines.local.rows import Row
 from sparring.engines.local.runner import Runner
-from sparring.models.chat import Chat
+from sparring.models.chat import RAW, Chat
 from sparring.models.compute_thread import bench
 from sparring.models.policies import Policies, slot_name
 
@@ -79,7 +79,9 @@ class TransformersEngine(OwnEngine):
         self.base = ""  # which base model this is, for whoever would add a policy to it
         self.clock: Clock = Clock()
         # Games say the same few words again and again, and a tokenizer is slow to spell them.
-        self._text = lru_cache(maxsize=8192)(lambda ids: self.chat.decode(list(ids)))
+        self._split = lru_cache(maxsize=8192)(
+            lambda ids, whole: self.chat.split(list(ids), whole=whole)
+        )
         self._tries = lru_cache(maxsize=8192)(
             lambda actions: Trie(map(self.chat.encode, actions), self.chat.end_id)
         )
@@ -371,11 +373,15 @@ class TransformersEngine(OwnEngine):
 
     def _turn(self, waiting: _Waiting, row: Row) -> Turn:
         request = waiting.request
+        # What was drawn from legal actions is the answer, and a raw text has no template's parts.
+        whole = row.trie is not None or request.messages[0]["role"] == RAW
+        thoughts, text = self._split(tuple(row.token_ids), whole)
         return Turn(
             seat=request.seat,
             policy=request.policy,
             shown=request.messages[-1]["content"],
-            text=self._text(tuple(row.token_ids)),
+            text=text,
+            thoughts=thoughts,
             version=row.policy[1],
             prompt_ids=waiting.prompt_ids,
             token_ids=row.token_ids,

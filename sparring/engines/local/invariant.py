@@ -5,7 +5,7 @@ the model's own matrices, and what does not agree is not used."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -43,6 +43,20 @@ def invariant_sizes(decoder: Decoder, sizes: Sequence[int], device: torch.device
     if dropped := [size for size in sizes if size not in agree]:
         log.info("products of %s rows round otherwise and are padded to more", dropped)
     return agree
+
+
+def fastest_sizes(sizes: Sequence[int], seconds: Callable[[int], float]) -> dict[int, int]:
+    """For each of these numbers of rows the fastest one that holds as many: padding further is
+    worth it where a library has a quicker way for more rows. `seconds` times one step; which size
+    wins moves no bit, since all of them agree."""
+    fastest, best, least = dict[int, int](), 0, float("inf")
+    for size in sorted(sizes, reverse=True):
+        if (took := seconds(size)) <= least:
+            best, least = size, took
+        fastest[size] = best
+    if padded := {size: best for size, best in sorted(fastest.items()) if size != best}:
+        log.info("steps of fewer rows that are slower than those of more are padded: %s", padded)
+    return fastest
 
 
 def invariant_step(decoder: Decoder) -> tuple[int, bool]:

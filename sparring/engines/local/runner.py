@@ -23,7 +23,12 @@ from torch import Tensor
 from sparring.engines.local import torch_ops
 from sparring.engines.local.decoder import Cache, Decoder
 from sparring.engines.local.generate import out_of_memory, stopped
-from sparring.engines.local.invariant import invariant_sizes, invariant_step, without_split_k
+from sparring.engines.local.invariant import (
+    fastest_sizes,
+    invariant_sizes,
+    invariant_step,
+    without_split_k,
+)
 from sparring.engines.local.masking import mask_logits
 from sparring.engines.local.paged_cache import BLOCK, SCRATCH, PagedCache
 from sparring.engines.local.pages import CHUNK, Pages, reading
@@ -36,8 +41,10 @@ from sparring.run import interrupt
 log = logging.getLogger(__name__)
 
 STEPS = 16  # decode steps between two looks at what was drawn, on a GPU; half where rows end soon
-# Rows of products. Fewer than 64 are slower without split-K: too few of a GPU's processors work.
-SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
+# Rows of products. Without split-K few rows can be slower than more, for too few of a GPU's
+# processors work then: each size is timed, and padded to the fastest that holds as many.
+SIZES = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
+TIMED_STEPS = 5  # of each size, of which the fastest counts
 READ = 8192  # tokens of prompts between two chunks of steps, on a GPU
 READ_CPU = 1024  # what a layer makes of so many stays in the processor's cache
 SHARE = 0.5  # of a GPU's free memory, for keys and values
@@ -85,6 +92,7 @@ class Runner:
         self._adapters_moved = False
         self._drop_graphs()
         self._wants_invariance, self._sizes, self._step_of_rows = invariant, list[int](), 0
+        self._fastest: dict[int, int] = {}  # by size, once steps have been timed
         self.row_invariant = invariant  # until it is found out that it cannot be had
         self._buffers_made = False
 
@@ -229,7 +237,9 @@ class Runner:
             self.decoder.set_adapters(list(self._adapters))
             self._adapters_moved = False
             if len(self._adapters) != before:
-                self._sizes, self._step_of_rows = [], 0
+                self._sizes, self._step_of_rows, self._fastest = [], 0, {}
+                self._drop_graphs()
+                self._buffers_made = False  # other sizes may agree now
         if self._sizes or self._step_of_rows:
             return
         if self.captures:
@@ -247,7 +257,30 @@ class Runner:
     def _padded(self, rows: int) -> int:
         if self._step_of_rows:
             return -(-rows // self._step_of_rows) * self._step_of_rows
-        return next(size for size in self._sizes if size >= rows)
+        size = next(size for size in self._sizes if size >= rows)
+        return self._fastest.get(size, size)
+
+    def _time_sizes(self) -> None:
+        """Time one decode step of each size that can be met."""
+        most = next(size for size in self._sizes if size >= self.scheduler.max_rows)
+        self._fastest = fastest_sizes([s for s in self._sizes if s <= most], self._time_step)
+
+    def _time_step(self, rows: int) -> float:
+        """Seconds that a captured step of so many rows takes, all of them padding: what attention
+        adds for real rows is the same for any size."""
+        for values in self._state.values():
+            values.zero_()
+        self._table.fill_(SCRATCH)
+        step, times = self._step_of(rows, CHUNK), list[float]()
+        for _ in range(TIMED_STEPS):
+            self._turn.zero_()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            step()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end) / 1000)
+        return min(times)
 
     # ── reading prompts ─────────────────────────────────────────────────────────────────────────
 
@@ -339,11 +372,13 @@ class Runner:
     def _decode(self, rows: list[Row]) -> None:
         """Some steps for all rows, and one look at what they drew: what a row draws after its end
         is dropped."""
+        if not self._buffers_made:
+            self._make_buffers()
+        if self._sizes and not self._fastest:
+            self._time_sizes()
         steps = min(self._steps(), max(row.left for row in rows))
         n, size = len(rows), self._padded(len(rows))
         longest = max(min(row.length - 1 + steps, row.needs - 1) for row in rows)
-        if not self._buffers_made:
-            self._make_buffers()
         self._load(rows, size, longest)
         if self.captures:  # few graphs: each for a power of two of chunks
             longest = CHUNK << (max(0, longest - 1) // CHUNK).bit_length()

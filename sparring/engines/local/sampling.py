@@ -76,10 +76,11 @@ def draw(
     allowed = scaled
     if bool((top_k_B > 0).any()) or bool((top_p_B < 1).any()):
         allowed = truncate(scaled, top_k_B, top_p_B)
-    logprobs = allowed.log_softmax(-1)
-    cumulative = allowed.softmax(-1).double().cumsum(-1)
+    probabilities = allowed.softmax(-1)
+    cumulative = probabilities.cumsum(-1, dtype=torch.float64)
     threshold = uniforms_B[:, None] * cumulative[:, -1:]
     drawn_B = torch.searchsorted(cumulative, threshold, right=True)[:, 0]
-    drawn_B = drawn_B.clamp(max=logits_BV.shape[-1] - 1)
-    token_B = torch.where(greedy_B, logits_BV.argmax(-1), drawn_B)
-    return token_B, logprobs.gather(-1, token_B[:, None])[:, 0]
+    token_B = drawn_B.clamp(max=logits_BV.shape[-1] - 1)
+    if bool(greedy_B.any()):
+        token_B = torch.where(greedy_B, logits_BV.argmax(-1), token_B)
+    return token_B, probabilities.gather(-1, token_B[:, None])[:, 0].log()

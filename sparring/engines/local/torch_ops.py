@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sparring.engines.local.decoder import Cache, Layer
-from sparring.engines.local.families import PLUS_ONE, ROUND_FIRST
+from sparring.engines.local.families import PLUS_ONE, ROUND_FIRST, Rope
 from sparring.engines.local.paged_cache import BLOCK
 from sparring.engines.local.pages import Pages
 from sparring.engines.local.sampling import draw as sample
@@ -66,13 +66,29 @@ def rotate(qkv_NX: Tensor, layer: Layer, cache: Cache, pages: Pages, eps: float)
     if layer.head_norms is not None:
         q, k = (_norm(x, w, eps, layer.norm) for x, w in zip((q, k), layer.head_norms, strict=True))
     if layer.rope is not None:
-        cos, sin = (table[pages.position_N][:, None] for table in layer.rope)
-        q, k = (_turned(x, cos, sin) for x in (q, k))
-    block_N = pages.table_BW[pages.row_N, pages.position_N // BLOCK]
-    cell_N = block_N * BLOCK + pages.position_N % BLOCK
+        q, k = (_turned(x, *_angles(pages, layer.rope)) for x in (q, k))
     for tensor, new in ((keys, k), (values, v)):
-        tensor.view(K, -1, D).index_copy_(1, cell_N, new.transpose(0, 1))
+        tensor.view(K, -1, D).index_copy_(1, _cells(pages), new.transpose(0, 1))
     return q
+
+
+def _angles(pages: Pages, rope: Rope) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of all tokens of a pass, which most layers share."""
+    key = ("angles", id(rope[0]))
+    if key not in pages.memo:
+        cos, sin = (table[pages.position_N][:, None] for table in rope)
+        pages.memo[key] = cos, sin
+    angles: tuple[Tensor, Tensor] = pages.memo[key]
+    return angles
+
+
+def _cells(pages: Pages) -> Tensor:
+    """Where the keys and values of all tokens of a pass are written."""
+    if "cells" not in pages.memo:
+        block_N = pages.table_BW[pages.row_N, pages.position_N // BLOCK]
+        pages.memo["cells"] = block_N * BLOCK + pages.position_N % BLOCK
+    cell_N: Tensor = pages.memo["cells"]
+    return cell_N
 
 
 def _turned(x_NYD: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -133,7 +149,10 @@ def _attend_tiles(
     K, _, _, D = cache[0].shape
     M, T = tiles.token_MT.shape
     G = q_NQD.shape[1] // K
-    q = q_NQD[tiles.token_MT].view(M, T, K, G, D).permute(2, 0, 1, 3, 4).reshape(K * M, T * G, D)
+    # Drawing: one token a row, all rows at once, in their order.
+    drawing = T == 1 and len(q_NQD) == M
+    q_MTQD = q_NQD if drawing else q_NQD[tiles.token_MT]
+    q = q_MTQD.view(M, T, K, G, D).permute(2, 0, 1, 3, 4).reshape(K * M, T * G, D)
     if spare := -T * G % ROWS:
         q = F.pad(q, (0, 0, 0, spare))
     keys, values = (t.index_select(1, tiles.block_X).view(K * M, -1, D) for t in cache)
@@ -149,7 +168,9 @@ def _attend_tiles(
         ]
     )
     out = mixed.div_(total[..., None])[:, : T * G].view(K, M, T, G, D).permute(1, 2, 0, 3, 4)
-    if T == 1:
+    if drawing:
+        out_NQD.copy_(out.reshape(M, K * G, D))
+    elif T == 1:
         out_NQD[tiles.token_MT[:, 0]] = out.reshape(M, K * G, D)
     else:
         out_NQD[tiles.token_MT[tiles.real_MT]] = out.reshape(M, T, K * G, D)[tiles.real_MT]
