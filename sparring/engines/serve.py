@@ -290,7 +290,7 @@ class Server:
         thoughts, answer = split_thinking(text, opened=thinking is not None and thinking.opened)
         if CLOSE not in text and answer and OPEN.startswith(answer.strip()):
             return "", ""
-        return (thoughts if CLOSE in text else thoughts[: 1 - len(CLOSE)]), answer
+        return (thoughts if CLOSE in text else thoughts[: 1 - len(CLOSE)].rstrip()), answer
 
 
 def serve(policy: str, *, host: str, port: int, device: str = "auto", dtype: str = "auto") -> None:

@@ -143,10 +143,12 @@ class VllmEngine(OwnEngine):
             export_policy(self.policies, policy, self.base, folder)
             return folder
 
-        with publishing(policy):
-            await self.link.load_weights(Weights(self.policies.state(policy), write))
+        try:
+            with publishing(policy):
+                await self.link.load_weights(Weights(self.policies.state(policy), write))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
         self._revision, self._version = revision, self.policies.version(policy)
-        shutil.rmtree(folder, ignore_errors=True)
 
     async def _adapter(self, policy: str) -> Adapter | None:
         """The adapter that vLLM has of this policy, given to it now if need be."""

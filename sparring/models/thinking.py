@@ -98,7 +98,8 @@ def thinking_of(tokenizer: Any) -> Thinking | None:
     )
     return Thinking(
         tokenizer,
-        *(tag[0] for tag in ids),
+        open=ids[0][0],
+        close=ids[1][0],
         opened=prompt.rstrip().endswith(OPEN),
         drops=_THOUGHT not in later,
         opening=opening,
