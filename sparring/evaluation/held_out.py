@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparring.core.collect import Job, collect
 from sparring.core.game import Game
-from sparring.core.types import Episode, derive
+from sparring.core.types import Episode, Sampling, derive
 from sparring.evaluation.sampling import as_trained
 from sparring.run.config import Config
 from sparring.run.seats import own_seating
@@ -21,22 +21,29 @@ if TYPE_CHECKING:
 async def evaluate_held_out(
     config: Config, games: Mapping[str, Game], engine: OwnEngine
 ) -> dict[str, float]:
-    """`eval/GAME/held_out/…`: rewards and what the game sums up; `eval/score`, where it has one."""
-    found: dict[str, float] = {}
+    """`eval/GAME/held_out/…`: rewards and what the game sums up; `eval/score`, where it has one,
+    of games that are sampled as in training."""
+    metrics: dict[str, float] = {}
     if not config.tasks.holdout or not config.evaluate.games:
-        return found
+        return metrics
+    heat = config.evaluate.temperature
     for name, game in games.items():
         if game.problems:
-            fair = [e for e in await play_held_out(config, name, game, engine) if not e.void]
-            found |= {f"eval/{name}/held_out/{k}": v for k, v in _numbers(game, fair).items()}
+            fair = await play_held_out(config, name, game, engine, as_trained(config, heat))
+            metrics |= {f"eval/{name}/held_out/{k}": v for k, v in _numbers(game, fair).items()}
             score = game.score(fair) if fair else None
+            if score is not None and heat != config.sampling.temperature:
+                fair = await play_held_out(config, name, game, engine, as_trained(config))
+                score = game.score(fair) if fair else None
             if score is not None:
-                found["eval/score"] = score
-    return found
+                metrics["eval/score"] = score
+    return metrics
 
 
-async def play_held_out(config: Config, name: str, game: Game, engine: OwnEngine) -> list[Episode]:
-    """As many games as `evaluate.games` says, over all tasks held out in turn."""
+async def play_held_out(
+    config: Config, name: str, game: Game, engine: OwnEngine, sampling: Sampling
+) -> list[Episode]:
+    """As many games as `evaluate.games` says, over all tasks held out in turn, less void ones."""
     tasks = [t for t in held_out_tasks(config.tasks, game.problems) if not game.unusable(t)]
     if not tasks:
         return []
@@ -51,13 +58,14 @@ async def play_held_out(config: Config, name: str, game: Game, engine: OwnEngine
         )
         for i in range(config.evaluate.games)
     ]
-    return await collect(
+    played = await collect(
         jobs,
         engine.act,
         concurrency=config.collect.concurrency,
-        sampling=as_trained(config, config.evaluate.temperature),
+        sampling=sampling,
         outside=engine.outside,
     )
+    return [episode for episode in played if episode.void is None]
 
 
 def _numbers(game: Game, episodes: list[Episode]) -> dict[str, float]:

@@ -4,11 +4,12 @@ nobody."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sparring.core.game import Game, Probe
+from sparring.core.table import Speak
 from sparring.core.types import MAIN, Episode, Sampling
 from sparring.engines.engine import OwnEngine
 from sparring.evaluation.arena import Score, match
@@ -29,6 +30,9 @@ def opponents_of(game: Game) -> list[str]:
     return ["random", *[name for name, there in named.items() if there]]
 
 
+SAMPLED = "_sampled"  # ends the name of an opponent who was met as in training, not greedily
+
+
 async def evaluate(
     games: Mapping[str, Game],
     engine: OwnEngine,
@@ -41,27 +45,21 @@ async def evaluate(
     most_states: int | None = None,
 ) -> tuple[dict[str, Any], list[Episode]]:
     """Per game: {opponent: score, "exact": measures, "score": the one number that ranks, and how
-    the policy was asked}. `sampling` is what it was trained with; matches have a temperature of
-    their own. Games of more than `most_states` information states are not measured exactly."""
-    found: dict[str, Any] = {}
+    the policy was asked}. Games are played at `temperature` and, where that is another one, also
+    with the `sampling` that the policy was trained with (`random_sampled`); these rank. Games of
+    more than `most_states` information states are not measured exactly. Returned episodes are
+    those at `temperature`."""
+    results: dict[str, Any] = {}
     episodes: list[Episode] = []
+    at_heat = replace(sampling, temperature=temperature)
     for name, game in games.items():
-        scores: dict[str, Score] = {}
-        played: list[Episode] = []
         used: set[Sampling] = set()
         speak = noted(engine.act, policy, used)
-        plan: dict[str, Any] = {
-            "seed": seed,
-            "sampling": replace(sampling, temperature=temperature),
-        }
-        for opponent in opponents_of(game):
-            scores[opponent], games_played = await match(
-                name, game, speak, policy, opponent, count, **plan
-            )
-            played += games_played
-        if game.cooperative:
-            played = await with_itself(name, game, speak, policy, count, **plan)
-        fair = [e for e in played if e.void is None]
+        asked = (name, game, speak, policy, count, seed)
+        scores, played = await _play(*asked, at_heat)
+        trained, sampled = scores, played
+        if at_heat != sampling:
+            trained, sampled = await _play(*asked, sampling)
         probe = Probe(policy, engine.act, sampling, engine.probabilities, count, seed)
         tree = game.tree()
         if tree and most_states is not None and len(tree.infosets) > most_states:
@@ -69,16 +67,41 @@ async def evaluate(
         exact, method = (
             await tree_measures(tree, probe, zero_sum=game.zero_sum) if tree else ({}, "")
         )
-        measures = {**(game.measures(fair, policy) if fair else {}), **exact}
-        found[name] = {
-            **{opponent: result.as_dict() for opponent, result in scores.items()},
-            "exact": measures,
+        also = trained if trained is not scores else {}
+        results[name] = {
+            **{opponent: score.as_dict() for opponent, score in scores.items()},
+            **{f"{opponent}{SAMPLED}": score.as_dict() for opponent, score in also.items()},
+            "exact": {**_measures(game, played, policy), **exact},
             **({"method": method} if method else {}),
-            "score": ranking(scores, measures, hidden=tree is not None and tree.hidden),
+            "score": ranking(
+                trained,
+                {**_measures(game, sampled, policy), **exact},
+                hidden=tree is not None and tree.hidden,
+            ),
             **described(game, used),
         }
         episodes += played
-    return found, episodes
+    return results, episodes
+
+
+async def _play(
+    name: str, game: Game, speak: Speak, policy: str, count: int, seed: int, sampling: Sampling
+) -> tuple[dict[str, Score], list[Episode]]:
+    """Matches against each program that plays the game, or games of the policy with itself."""
+    plan: dict[str, Any] = {"seed": seed, "sampling": sampling}
+    if game.cooperative:
+        return {}, await with_itself(name, game, speak, policy, count, **plan)
+    scores: dict[str, Score] = {}
+    episodes: list[Episode] = []
+    for opponent in opponents_of(game):
+        scores[opponent], played = await match(name, game, speak, policy, opponent, count, **plan)
+        episodes += played
+    return scores, episodes
+
+
+def _measures(game: Game, episodes: Sequence[Episode], policy: str) -> dict[str, float]:
+    fair = [episode for episode in episodes if episode.void is None]
+    return dict(game.measures(fair, policy)) if fair else {}
 
 
 def ranking(
@@ -93,10 +116,10 @@ def ranking(
     return sum(s.points for s in scores.values()) / len(scores)
 
 
-def as_metrics(found: Mapping[str, Any]) -> dict[str, float]:
+def as_metrics(results: Mapping[str, Any]) -> dict[str, float]:
     """The flat names under which an evaluation stands in metrics.jsonl."""
     flat: dict[str, float] = {}
-    for name, result in found.items():
+    for name, result in results.items():
         for opponent, score in result.items():
             if isinstance(score, dict) and "games" in score and score["games"]:
                 n = score["games"]
@@ -104,7 +127,7 @@ def as_metrics(found: Mapping[str, Any]) -> dict[str, float]:
                 for key in ("wins", "draws", "losses", "invalid"):
                     flat[f"eval/{name}/{opponent}/{key}"] = score[key] / n
         flat |= {f"eval/{name}/{key}": value for key, value in result["exact"].items()}
-    ranks = [result["score"] for result in found.values() if result["score"] is not None]
+    ranks = [result["score"] for result in results.values() if result["score"] is not None]
     if ranks:
         flat["eval/score"] = sum(ranks) / len(ranks)
     return flat

@@ -34,7 +34,12 @@ class Guard:
                 self.history.setdefault(key, []).append(float(value))
         if not self.config.enabled or metrics["iteration"] <= self.config.grace:
             return None
-        return self._entropy() or self._invalid() or self._length() or self._score(metrics)
+        if reason := self._entropy():
+            return reason
+        learned = self._rules_learned()
+        if learned is None:  # such a policy has not collapsed, it has not begun
+            return None
+        return self._invalid() or self._length(learned) or self._score(metrics)
 
     def watch_voids(self, episodes: Sequence[Episode]) -> str | None:
         """Take in one iteration's games; the reasons if surely too many of the window are void.
@@ -67,8 +72,14 @@ class Guard:
         values = self.history.get(key, [])[-self.config.window :]
         return statistics.fmean(values) if len(values) == self.config.window else None
 
-    def _before(self, key: str) -> list[float]:
-        return self.history.get(key, [])[: -self.config.window]
+    def _rules_learned(self) -> int | None:
+        """Iterations until invalid actions were half of the ceiling or less, over a window: one
+        lucky iteration of few games shows nothing."""
+        rates, window = self.history.get("rate/invalid", []), self.config.window
+        for end in range(window, len(rates) + 1):
+            if statistics.fmean(rates[end - window : end]) <= self.config.invalid_ceiling / 2:
+                return end
+        return None
 
     def _entropy(self) -> str | None:
         floor = self.config.entropy_floor
@@ -82,15 +93,17 @@ class Guard:
 
     def _invalid(self) -> str | None:
         recent, ceiling = self._recent("rate/invalid"), self.config.invalid_ceiling
-        # A policy that never played validly has not collapsed, it has not begun.
-        was_well = min(self._before("rate/invalid"), default=1.0) < ceiling / 2
-        if recent is None or not was_well or recent <= ceiling:
+        if recent is None or recent <= ceiling:
             return None
         return f"{recent:.0%} of the games end in an invalid action (ceiling {ceiling:.0%})"
 
-    def _length(self) -> str | None:
-        recent, before = self._recent("length/tokens"), self._before("length/tokens")
-        if recent is None or len(before) < self.config.window:
+    def _length(self, learned: int) -> str | None:
+        """Replies against those since the rules are known: chatter that gave way to an action is
+        no collapse."""
+        window = self.config.window
+        recent = self._recent("length/tokens")
+        before = self.history.get("length/tokens", [])[learned - window : -window]
+        if recent is None or len(before) < window:
             return None
         usual, factor = statistics.median(before), self.config.length_factor
         if usual / factor <= recent <= usual * factor:

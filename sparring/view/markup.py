@@ -5,6 +5,7 @@ from __future__ import annotations
 from sparring.core.errors import ConfigError
 from sparring.core.formatting import humanise
 from sparring.core.plugin import names
+from sparring.evaluation.standard import SAMPLED
 from sparring.run.games import game_class
 
 SEAT_COLOURS = 6  # that the style sheet has
@@ -33,12 +34,17 @@ def seat_name(seat: str) -> str:
     return seat.upper() if len(seat) == 1 else seat[:1].upper() + seat[1:]
 
 
+def seats_of(game: str) -> tuple[str, ...]:
+    """A game's seats; none where the game is not known here."""
+    try:
+        return tuple(game_class(game).seats) if game in names("games") or ":" in game else ()
+    except (ConfigError, ImportError):
+        return ()
+
+
 def seat_number(game: str, seat: str) -> int:
     """Which of its game's seats this is, counted from 0; 0 where the game is not known here."""
-    try:
-        seats = game_class(game).seats if game in names("games") or ":" in game else ()
-    except (ConfigError, ImportError):
-        seats = ()
+    seats = seats_of(game)
     return seats.index(seat) if seat in seats else 0
 
 
@@ -48,6 +54,8 @@ def seat_colour(game: str, seat: str) -> str:
 
 def opponent_name(policy: str) -> str:
     """ "main@40" as "its self of iteration 40"."""
+    if policy.endswith(SAMPLED):
+        return f"{opponent_name(policy.removesuffix(SAMPLED))}, sampled"
     name, _, iteration = policy.partition("@")
     if name == "main" and iteration.isdigit():
         return f"its self of iteration {int(iteration)}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,10 @@ from typing import Any
 import pytest
 
 from sparring.core.game import Game, Outcome
-from sparring.core.types import Request, Sampling, Turn
+from sparring.core.types import Episode, Request, Sampling, Turn
 from sparring.engines.engine import OwnEngine
 from sparring.evaluation import policy_match
-from sparring.evaluation.held_out import play_held_out
+from sparring.evaluation.held_out import evaluate_held_out, play_held_out
 from sparring.evaluation.sampling import as_trained
 from sparring.evaluation.standard import evaluate
 from sparring.models import trained as trained_policies
@@ -50,7 +51,9 @@ def used(engine: Listening) -> set[Sampling]:
     return {request.sampling for request in engine.asked}
 
 
-TRAINED = Sampling(0.0, 0.9, 40, 2048)  # greedy is the evaluation's own, the limits are not
+TRAINED = Sampling(1.0, 0.9, 40, 2048)
+GREEDY = replace(TRAINED, temperature=0.0)  # the evaluation's own; the limits are not
+BOTH = [asdict(GREEDY), asdict(TRAINED)]
 
 
 @pytest.mark.parametrize(("name", "style"), [("tictactoe", "reason"), ("matching", "reason")])
@@ -60,9 +63,9 @@ def test_matches_and_games_with_itself_have_the_recipes_limits(name: str, style:
     found, episodes = asyncio.run(
         evaluate(games, engine, count=4, sampling=as_trained(config))  # type: ignore[arg-type]
     )
-    assert episodes and used(engine) == {TRAINED}
+    assert episodes and used(engine) == {GREEDY, TRAINED}
     assert found[name]["style"] == style
-    assert found[name]["sampling"] == [asdict(TRAINED)]
+    assert found[name]["sampling"] == BOTH
 
 
 def test_what_is_said_is_what_the_game_asked_with() -> None:
@@ -73,9 +76,9 @@ def test_what_is_said_is_what_the_game_asked_with() -> None:
     found, _ = asyncio.run(
         evaluate(games, engine, count=2, sampling=sampling, temperature=0.5)  # type: ignore[arg-type]
     )
-    (said,) = found["tictactoe"]["sampling"]
-    assert (said["max_tokens"], said["temperature"]) == (1, 0.5)
-    assert used(engine) == {Sampling(0.5, 0.9, 40, 1)}
+    asked = [(how["max_tokens"], how["temperature"]) for how in found["tictactoe"]["sampling"]]
+    assert asked == [(1, 0.5), (1, 1.0)]
+    assert used(engine) == {Sampling(0.5, 0.9, 40, 1), Sampling(1.0, 0.9, 40, 1)}
 
 
 def test_the_loop_evaluates_as_it_trains() -> None:
@@ -84,7 +87,63 @@ def test_the_loop_evaluates_as_it_trains() -> None:
     games = {"tictactoe": load_game("tictactoe", style="reason")}
     parts: Any = SimpleNamespace(config=config, engine=engine, learner=learner, games=games)
     metrics = asyncio.run(_evaluate(parts))
-    assert "eval/tictactoe/random/wins" in metrics and used(engine) == {TRAINED}
+    wins = {"eval/tictactoe/random/wins", "eval/tictactoe/random_sampled/wins"}
+    assert wins <= set(metrics) and used(engine) == {GREEDY, TRAINED}
+
+
+class Decided(Listening):
+    """Plays well at one temperature alone, and forfeits at others."""
+
+    def __init__(self, well_at: float) -> None:
+        super().__init__()
+        self.well_at = well_at
+
+    async def act(self, request: Request) -> Turn:
+        turn = await super().act(request)
+        well = request.sampling.temperature == self.well_at
+        return turn if well else replace(turn, text="I resign")
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_score_that_picks_the_best_is_of_the_policy_as_it_was_trained(
+    temperature: float,
+) -> None:
+    """Greedy results stand beside it and rank nobody, whatever the evaluation's temperature."""
+    games = {"tictactoe": load_game("tictactoe", style="reason")}
+    scores = {}
+    for well_at in (0.0, 1.0):
+        plan: dict[str, Any] = {"sampling": TRAINED, "temperature": temperature, "count": 4}
+        results, _ = asyncio.run(evaluate(games, Decided(well_at), **plan))
+        scores[well_at] = results["tictactoe"]["score"]
+        sampled = results["tictactoe"].get("random_sampled")
+        assert (sampled is None) == (temperature == TRAINED.temperature)
+    assert scores[0.0] == 0 < scores[1.0]
+
+
+def test_held_out_tasks_rank_by_sampled_games_too(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text("\n".join(f'{{"id": "{i}"}}' for i in range(4)))
+    source = {"source": str(tmp_path / "tasks.jsonl"), "holdout": 0.5}
+    config, engine = make_config({**LONG, "tasks": source}), Listening()
+    engine.outside = None  # type: ignore[attr-defined]
+
+    class Scored(Asking):
+        problems = "tasks"
+
+        def score(self, episodes: Sequence[Episode]) -> float:
+            return float(len(engine.asked))
+
+    games: dict[str, Game] = {"g": Scored()}
+    metrics = asyncio.run(evaluate_held_out(config, games, engine))  # type: ignore[arg-type]
+    assert [request.sampling for request in engine.asked] == [GREEDY] * 4 + [TRAINED] * 4
+    assert metrics["eval/score"] == 8  # scored after the sampled games
+
+
+class Asking(Game):
+    seats = ("a",)
+
+    async def play(self, task: Any, table: Any) -> Any:
+        await table["a"].act("?")
+        return Outcome(a=0.0)
 
 
 def test_tasks_held_out_too(tmp_path: Path) -> None:
@@ -92,16 +151,8 @@ def test_tasks_held_out_too(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text(tasks)
     source = {"source": str(tmp_path / "tasks.jsonl"), "holdout": 0.5}
     config, engine = make_config({**LONG, "tasks": source}), Listening()
-
-    class Asking(Game):
-        seats = ("a",)
-
-        async def play(self, task: Any, table: Any) -> Any:
-            await table["a"].act("?")
-            return Outcome(a=0.0)
-
     engine.outside = None  # type: ignore[attr-defined]
-    played = asyncio.run(play_held_out(config, "g", Asking(), engine))  # type: ignore[arg-type]
+    played = asyncio.run(play_held_out(config, "g", Asking(), engine, TRAINED))  # type: ignore[arg-type]
     assert len(played) == 4 and used(engine) == {TRAINED}
 
 
@@ -125,7 +176,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Config]:
 def test_the_arena_plays_with_the_limits_of_the_run(trained: dict[str, Config]) -> None:
     found = policy_match.play_match("long", "random", 4)
     assert found["games"] == 4 and found["style"] == "reason"
-    assert found["sampling"] == [asdict(TRAINED)]
+    assert found["sampling"] == [asdict(GREEDY)]
     trained["long"].evaluate.temperature = 0.7
     assert policy_match.play_match("long", "random", 2)["sampling"][0]["temperature"] == 0.7
     asked = policy_match.play_match("long", "random", 2, temperature=1.0, max_tokens=7)

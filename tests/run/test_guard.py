@@ -50,8 +50,22 @@ def test_a_floor_of_zero_watches_no_entropy() -> None:
     assert watch(guard(), 1, *[{"learn/entropy": 0.0}] * 9) == [None] * 9
 
 
-def test_who_never_played_validly_has_not_collapsed() -> None:
-    assert watch(guard(), 1, *[{"rate/invalid": 1.0}] * 20) == [None] * 20
+LEARNING = {  # its rules: by default nothing of this is a collapse
+    "never valid": [{"rate/invalid": 1.0}] * 30,
+    "one lucky iteration": [{"rate/invalid": 0.9}] * 12
+    + [{"rate/invalid": 0.0}]
+    + [{"rate/invalid": 0.9}] * 12,
+    "chatter, then an action": [{"rate/invalid": 1.0, "length/tokens": 200.0}] * 20
+    + [{"rate/invalid": 0.1, "length/tokens": 4.0}] * 20,
+    "a lucky evaluation": [{"rate/invalid": 0.6, "eval/score": 0.0}] * 20,
+}
+
+
+@pytest.mark.parametrize("lines", LEARNING.values(), ids=list(LEARNING))
+def test_who_still_learns_the_rules_has_not_collapsed(lines: list[dict[str, float]]) -> None:
+    watched = Guard(GuardConfig())
+    watched.improved(0.5, 0)
+    assert watch(watched, 1, *lines) == [None] * len(lines)
 
 
 def test_a_worse_evaluation_fires_at_once_and_a_little_worse_does_not() -> None:
