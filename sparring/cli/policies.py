@@ -37,7 +37,7 @@ def finetune(
     out: Annotated[Path, typer.Option(help="The folder to make; a policy from then on.")],
     role: Annotated[str, typer.Option(help="The policy's name, such as alice.")] = "main",
     start: Annotated[
-        str | None, typer.Option("--from", help="A run or an adapter to go on from.")
+        str | None, typer.Option("--from", help="A run or an adapter to start from.")
     ] = None,
     epochs: Annotated[int, typer.Option(min=1)] = 3,
     lr: Annotated[float, number("The learning rate.", low=0, above=True)] = 2e-4,
@@ -136,7 +136,7 @@ def export_verl(
     game: Annotated[str | None, typer.Option(help="Which game, if the run has several.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write what verl needs to go on with this on a cluster: data, config, launch script."""
+    """Write what verl needs to train this on a cluster: data, config, launch script."""
     from sparring.bridges.verl_export import export
     from sparring.run.outputs import need_folder
 
@@ -187,7 +187,7 @@ def serve(
         str, typer.Option(help="Whom to listen to; 0.0.0.0 is everyone.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="float32, bfloat16, or auto.")] = "auto",
 ) -> None:
     """Answer OpenAI's HTTP API with a policy: chat, completions, streams, logprobs, token ids."""

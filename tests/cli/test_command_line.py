@@ -6,10 +6,14 @@ import json
 import re
 import resource
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 from lives import COMMAND, SMALL, Life, sparring, train
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from sparring.cli import app
@@ -56,6 +60,43 @@ def test_help_of_every_command_imports_nothing_heavy() -> None:
     python = str(Path(COMMAND).with_name("python"))
     found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+# What other projects call a thing may be typed as well, behind the word that is ours.
+SYNONYMS = {
+    "--policy": {"--model", "--checkpoint", "--weights", "--adapter", "--ckpt"},
+    "--out": {"--output", "--out-dir", "--output-dir", "--dest"},
+    "--sandbox": {"--jail", "--isolation", "--unsafe"},
+    "--processes": {"--nproc", "--num-processes", "--learners"},
+    "--max-tokens": {"--max-new-tokens", "--length"},
+    "--games": {"--episodes", "--count", "--num-games"},
+}
+UNPLAIN = re.compile(r"\b([Gg]o(es)? on|[Ss]o many that|last good|told|magnet)\b")
+
+
+def commands_of(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if not hasattr(group, "list_commands"):
+        yield " ".join(path), group
+        return
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        yield from commands_of(group.get_command(context, name), (*path, name))
+
+
+def test_all_commands_have_one_vocabulary() -> None:
+    commands = list(commands_of(get_command(app.app)))
+    assert len(commands) > 25
+    ours = {other: word for word, others in SYNONYMS.items() for other in others}
+    for name, command in commands:
+        texts = [command.help or "", *(getattr(p, "help", None) or "" for p in command.params)]
+        assert [text for text in texts if UNPLAIN.search(text)] == [], name
+        for parameter in command.params:
+            words = [*parameter.opts, *parameter.secondary_opts]
+            if parameter.param_type_name == "option":
+                assert words[0] not in ours, f"{name} {words[0]}: say {ours.get(words[0])}"
+                assert not any(word.startswith("--no-no-") for word in words), (name, words)
+            for other in set(words) & set(ours):
+                assert words[0] == ours[other], (name, words)
 
 
 def test_recipes_are_listed_for_people_and_machines() -> None:

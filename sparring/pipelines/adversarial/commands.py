@@ -35,8 +35,12 @@ def solve(
         float, number("Mass of the tokens that may be drawn.", low=0, high=1, above=True)
     ] = 0.9,
     attempts: Annotated[int, typer.Option(min=1, help="The best by tests, then agreement.")] = 1,
-    output: Annotated[Path | None, typer.Option(help="A JSON file for the results.")] = None,
-    no_reasoning: Annotated[bool, typer.Option(help="Show only the program.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--out", "--output", help="A JSON file for the results.")
+    ] = None,
+    no_reasoning: Annotated[
+        bool, typer.Option("--no-reasoning", help="Show only the program.")
+    ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     sandbox: Sandbox = "bubblewrap",
     seed: Seed = 0,

@@ -89,7 +89,10 @@ def preferences(
 
 @app.command()
 def dpo(
-    model: Annotated[str, typer.Option(help="The model to move, and its own reference.")],
+    model: Annotated[
+        str,
+        typer.Option("--policy", "--model", help="The policy to train, and its own reference."),
+    ],
     preferences: Annotated[Path, typer.Option(help="A file of pairs.")],
     out: Out,
     overrides: Overrides = None,

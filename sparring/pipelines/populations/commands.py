@@ -32,7 +32,7 @@ def tournament(
     ] = None,
     seed: Seed = 0,
     resume: Annotated[
-        bool, typer.Option(help="Go on with the games that are there; players may be added.")
+        bool, typer.Option(help="Resume with the games on record; players may be added.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
