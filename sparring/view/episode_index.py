@@ -13,10 +13,12 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from sparring.core.types import MAIN, Episode, episode_from_json
+from sparring.view.markup import game_name
 from sparring.view.replays import outcome
 
 EVALUATION = "evaluation"  # the file of the closing evaluation's games
@@ -29,15 +31,18 @@ create table if not exists game (
   iteration integer, episode text, game text, grp text, outcome text, void text, invalid text,
   turns integer, tokens integer, seats text
 );
-create unique index if not exists game_place on game (file, number);
-create index if not exists game_iteration on game (iteration desc, number);
-create index if not exists game_group on game (file, grp);
-create table if not exists seat (game integer, seat text, policy text, reward real, learns integer);
-create index if not exists seat_game on seat (game);
-create table if not exists verdict (game integer, kind text);
-create index if not exists verdict_game on verdict (game);
-create virtual table if not exists words using fts5 (said, content='');
+create unique index if not exists game_line on game (file, number);
+create index if not exists game_order on game (coalesce(iteration, 1e9) desc, number);
+create table if not exists seat (
+  game integer, seat text, policy text, reward real, learns integer, primary key (game, seat)
+) without rowid;
+create table if not exists verdict (
+  game integer, kind text, primary key (game, kind)
+) without rowid;
+create virtual table if not exists words using fts5 (text, content='');
 """
+_ITERATION = "coalesce(iteration, 1e9)"  # the closing evaluation comes last, as the index has it
+_ORDER = f"order by {_ITERATION} desc, number"
 
 
 def cache_folder() -> Path:
@@ -52,7 +57,7 @@ class EpisodeIndex:
         self.run = run.resolve()
         folder = folder or cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
-        name = hashlib.blake2b(f"3 {self.run}".encode(), digest_size=8).hexdigest()
+        name = hashlib.blake2b(f"4 {self.run}".encode(), digest_size=8).hexdigest()
         self.path = folder / f"{self.run.name}-{name}.sqlite"
         self._lock = threading.Lock()
         with closing(self._connect()) as db:
@@ -133,25 +138,24 @@ class EpisodeIndex:
     def neighbours(self, file: str, number: int, query: Mapping[str, str]) -> dict[str, Any]:
         """The games before and after this one among those that pass the filters."""
         where, values = conditions(query)
-        key = "coalesce(iteration, 1e9)"
         with closing(self._connect()) as db:
             here = db.execute(
-                f"select {key} as at from game where file = ? and number = ?", (file, number)
+                f"select {_ITERATION} as at from game where file = ? and number = ?", (file, number)
             ).fetchone()
             if here is None:
                 return {"before": None, "after": None}
-            places = {}
+            games = {}
             for name, test, order in (
-                ("before", f"({key}, -number) > (?, ?)", f"{key}, number desc"),
-                ("after", f"({key}, -number) < (?, ?)", f"{key} desc, number"),
+                ("before", f"({_ITERATION}, -number) > (?, ?)", f"{_ITERATION}, number desc"),
+                ("after", f"({_ITERATION}, -number) < (?, ?)", f"{_ITERATION} desc, number"),
             ):
                 row = db.execute(
                     f"select file, number from game where {where} and {test} order by {order} "
                     "limit 1",
                     [*values, here["at"], -number],
                 ).fetchone()
-                places[name] = dict(row) if row else None
-            return places
+                games[name] = dict(row) if row else None
+            return games
 
     def void_reasons(self, most: int = 3) -> list[tuple[str, int]]:
         with closing(self._connect()) as db:
@@ -191,9 +195,6 @@ def _count(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
     }
 
 
-_ORDER = "order by coalesce(iteration, 1e9) desc, number"
-
-
 def conditions(query: Mapping[str, str]) -> tuple[str, list[Any]]:
     """Filters as SQL: those on a seat all speak of one seat that a learning policy holds."""
     parts, values = ["1"], list[Any]()
@@ -207,7 +208,7 @@ def conditions(query: Mapping[str, str]) -> tuple[str, list[Any]]:
     elif query.get("iteration"):
         first, _, last = query["iteration"].replace("–", "-").partition("-")
         low, high = _whole(first), _whole(last) if last else _whole(first)
-        add("iteration between ? and ?", low if low is not None else -1, high or 0)
+        add(f"{_ITERATION} between ? and ?", low if low is not None else -1, high or 0)
     for name in ("game", "outcome"):
         if query.get(name):
             add(f"game.{name} = ?", query[name])
@@ -249,42 +250,53 @@ def _add(db: sqlite3.Connection, name: str, path: Path) -> None:
     first = last[0] + 1 if last else 1  # numbers of games that were forgotten are not used again
     rows: dict[str, list[tuple[Any, ...]]] = {"game": [], "seat": [], "verdict": [], "words": []}
     for offset, data in _lines(path):
-        try:
-            episode = episode_from_json(data)
-        except (TypeError, KeyError, AttributeError):
-            continue  # whole JSON, and no episode
         number = len(rows["game"])
         key = first + number
-        learned = {turn.policy for turn in episode.turns if turn.trainable} | {MAIN}
-        seats = [
-            (seat, policy, episode.rewards.get(seat), policy in learned)
-            for seat, policy in episode.seating.items()
-        ]
-        invalid = episode.facts.get("invalid") if episode.facts.get("end") == "invalid" else None
-        columns = (
-            *(key, name, number, offset, iteration, episode.id, episode.game, episode.group),
-            *(outcome(episode), episode.void, None if invalid is None else str(invalid)),
-            *(len(episode.turns), sum(len(turn.token_ids) for turn in episode.turns)),
-            json.dumps([seat[:3] for seat in seats]),
-        )
-        rows["game"].append(columns)
+        try:
+            columns, seats, kinds, text = _columns(data)
+        except (TypeError, KeyError, AttributeError):
+            continue  # whole JSON, and no episode
+        rows["game"].append((key, name, number, offset, iteration, *columns))
         rows["seat"] += [(key, *seat) for seat in seats]
-        kinds = {verdict.kind or verdict.status for verdict in episode.verdicts}
         rows["verdict"] += [(key, kind) for kind in kinds]
-        rows["words"].append((key, _words(episode)))
+        rows["words"].append((key, text))
     db.executemany(f"insert into game values ({','.join('?' * 14)})", rows["game"])
     db.executemany("insert into seat values (?,?,?,?,?)", rows["seat"])
     db.executemany("insert into verdict values (?,?)", rows["verdict"])
-    db.executemany("insert into words (rowid, said) values (?,?)", rows["words"])
+    db.executemany("insert into words (rowid, text) values (?,?)", rows["words"])
     db.execute("insert into file values (?,?,?)", (name, stamp, len(rows["game"])))
 
 
-def _words(episode: Episode) -> str:
-    parts = [text for turn in episode.turns for text in (turn.text, turn.shown)]
-    parts += [f"{verdict.kind} {verdict.detail}" for verdict in episode.verdicts]
-    parts += [str(value) for value in episode.facts.values() if isinstance(value, str)]
+def _columns(data: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Any], set[str], str]:
+    """A game's columns, its seats, kinds of verdicts and words, from its line on record; no objects
+    are made of its turns, since games are many."""
+    turns, facts, rewards = data["turns"], data["facts"], data["rewards"]
+    learned = {turn["policy"] for turn in turns if turn.get("trainable")} | {MAIN}
+    seats = [
+        (seat, policy, rewards.get(seat), policy in learned)
+        for seat, policy in data["seating"].items()
+    ]
+    verdicts = data["verdicts"]
+    kinds = {verdict.get("kind") or verdict["status"] for verdict in verdicts}
+    invalid = facts.get("invalid") if facts.get("end") == "invalid" else None
+    columns = (
+        *(data["id"], data["game"], data.get("group", "")),
+        *(outcome(facts, rewards, data["void"]), data["void"]),
+        *(None if invalid is None else str(invalid), len(turns)),
+        sum(len(turn.get("token_ids", ())) for turn in turns),
+        _as_json(tuple(seat[:3] for seat in seats)),
+    )
+    texts = [text for turn in turns for text in (turn["text"], turn["shown"])]
+    texts += [f"{verdict.get('kind')} {verdict.get('detail')}" for verdict in verdicts]
+    texts += [value for value in facts.values() if isinstance(value, str)]
     # A model may say half a surrogate pair, which no database can hold.
-    return "\n".join([*parts, episode.void or ""]).encode("utf-8", "replace").decode()
+    text = "\n".join([*texts, data["void"] or ""]).encode("utf-8", "replace").decode()
+    return columns, seats, kinds, text
+
+
+@lru_cache(4096)
+def _as_json(seats: tuple[Any, ...]) -> str:
+    return json.dumps(seats)
 
 
 def _forget(db: sqlite3.Connection, name: str) -> None:
@@ -299,9 +311,9 @@ def _forget(db: sqlite3.Connection, name: str) -> None:
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file with the offset of each line, as far as the file can be read."""
+    offset = 0
     try:
         with gzip.open(path, "rb") as lines:
-            offset = 0
             for line in lines:
                 try:
                     data = json.loads(line)
@@ -315,7 +327,7 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _row(row: sqlite3.Row) -> dict[str, Any]:
-    return {**dict(row), "seats": json.loads(row["seats"])}
+    return {**dict(row), "title": game_name(row["game"]), "seats": json.loads(row["seats"])}
 
 
 def _stamp(path: Path) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sparring.core.formatting import esc, number
-from sparring.view.markup import game_name
-from sparring.view.metrics import EXACT
+from sparring.view.markup import game_name, opponent_name
+from sparring.view.metrics import measure
 from sparring.view.part import ReportPart
 from sparring.view.results import UNTRAINED, not_lost, shares
 from sparring.view.rundata import RunData, is_number
@@ -27,7 +27,8 @@ def section(run: RunData) -> ReportPart | None:
         heads = "".join(f"<th{' class=num' * (i > 0)}>{h}</th>" for i, h in enumerate(_HEADS))
         cards.append(
             f'<div class="card"><h3>{esc(game_name(game))}: imitation, then self-play</h3>'
-            f'<table class="results"><thead><tr>{heads}</tr></thead>{rows}</table>'
+            f'<div class="scroll"><table class="results"><thead><tr>{heads}</tr></thead>{rows}'
+            "</table></div>"
             f'<p class="caption">{esc(_ends(run))}</p></div>'
         )
     return ReportPart(results="".join(cards)) if cards else None
@@ -41,9 +42,9 @@ def _measures(stages: list[Any]) -> Iterator[tuple[str, list[float | None], bool
             values = [
                 not_lost(found) if (found := shares(one.get(opponent))) else None for one in stages
             ]
-            yield f"Not lost against {opponent}", values, True
+            yield f"Not lost against {opponent_name(opponent)}", values, True
     for key in last.get("exact", {}):
-        title, _, percent = EXACT.get(key, (key.replace("_", " "), "", False))
+        title, _, percent = measure(key)
         values = [one.get("exact", {}).get(key) for one in stages]
         yield title, [v if is_number(v) else None for v in values], percent
 

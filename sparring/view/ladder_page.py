@@ -9,7 +9,7 @@ from typing import Any
 
 from sparring.core.formatting import number
 from sparring.run import checkpoint
-from sparring.view.markup import game_name
+from sparring.view.markup import game_name, seats_of
 from sparring.view.results import asked_with, ladder_figure, results_table
 from sparring.view.rundata import RunData, is_number, read_object, read_results
 
@@ -24,7 +24,7 @@ def ladder(run: Path) -> dict[str, Any]:
         "payoff": payoff(stored.get("results")),
         "results": results_table(data.evaluation),
         "checkpoints": _checkpoints(data),
-        "games": _games(data),
+        "games": [{"name": n, "title": game_name(n), "seats": seats_of(n)} for n in _games(data)],
     }
 
 

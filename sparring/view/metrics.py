@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparring.core.formatting import humanise
@@ -49,7 +49,7 @@ KNOWN: dict[str, tuple[str, str, str, bool]] = {
     "eval/score": (
         EVALUATION,
         "Score that picks the best checkpoint",
-        "The one number the run is judged by; higher is better.",
+        "Of the policy as it was trained to play, sampled; higher is better.",
         False,
     ),
     "episodes": (GAMES, "Games played", "Finished games in each iteration.", False),
@@ -132,6 +132,14 @@ LEARN: dict[str, tuple[str, str, bool]] = {
         False,
     ),
     "grad_norm": ("Size of the gradient", "Its norm before clipping.", False),
+    "accuracy": (
+        "Pairs told apart",
+        "Share of pairs whose chosen answer gained more than the rejected one.",
+        True,
+    ),
+    "margin": ("Margin between the answers", "Reward of the chosen less the rejected one.", False),
+    "chosen": ("Reward of chosen answers", "What the policy has learned to prefer them by.", False),
+    "rejected": ("Reward of rejected answers", "Below 0: less likely than before.", False),
     "lr": ("Learning rate", "How large a step each update takes.", False),
     "steps": ("Optimizer steps", "Updates of the weights in each iteration.", False),
     "skipped": ("Steps not taken", "Because the gradient was not a finite number.", False),
@@ -161,6 +169,11 @@ EXACT: dict[str, tuple[str, str, bool]] = {
         "What the best responses of all seats together would gain; 0 is an equilibrium.",
         False,
     ),
+    "nash_conv_legal": (
+        "NashConv of legal answers",
+        "The same, as if the policy could give no illegal answer.",
+        False,
+    ),
     "regret_all": (
         "Regret over all positions",
         "Game value that a move gives away, averaged over every position there is.",
@@ -184,6 +197,12 @@ EXACT |= {
     "agreed_score": ("Score of the games that agreed", "Of the pooled optimum.", True),
     "agreed_turns": ("Turns to agreement", "Of the games that agreed.", False),
     "error_rate": ("Turns lost to errors", "Share of turns without a valid action.", True),
+    "over_greedy": (
+        "Score above either player alone",
+        "Against the greedy bound of the same tables; above 0 they told each other something.",
+        False,
+    ),
+    "over_greedy_95": ("Score above either player alone, ±", "95 % interval.", False),
     "bound_random": ("Bound: random agreement", "The mean over all matchings.", True),
     "bound_greedy": ("Bound: greedy on own view", "What either player reaches alone.", True),
     "bound_pooling": ("Bound: perfect pooling", "The best by what both see.", True),
@@ -271,7 +290,7 @@ def _evaluation(rest: list[str]) -> Place:
     *game, last = rest
     tag = game_name(game[0]) if game else ""
     if len(game) < 2:
-        title, explain, percent = EXACT.get(last, (humanise(last), "", _is_share(last)))
+        title, explain, percent = measure(last)
         return Place(EVALUATION, title, explain, tag=tag, percent=percent)
     against = f"against {opponent_name('/'.join(game[1:]))}"
     if last == "not_lost":
@@ -284,6 +303,17 @@ def _evaluation(rest: list[str]) -> Place:
         title, explain = "Evaluation games", "How many games each evaluation rests on."
         return Place(EVALUATION, title, explain, label=f"{tag}, {against}")
     return Place(EVALUATION, f"{humanise(last)}, {against}", tag=tag, percent=_is_share(last))
+
+
+def measure(key: str) -> tuple[str, str, bool]:
+    """Title, explanation and whether it is a share, of what an evaluation measures in a game."""
+    for head, title, explain in (
+        ("value_", "Value for", "What legal answers bring this seat against themselves."),
+        ("best_response_", "Best response of", "The most this seat can get from the policy."),
+    ):
+        if key.startswith(head):
+            return f"{title} {seat_name(key.removeprefix(head))}", explain, False
+    return EXACT.get(key, (humanise(key), "", _is_share(key)))
 
 
 def _by_seat(head: str, game: str, seat: str) -> Place:
@@ -330,4 +360,10 @@ def _rank(key: str) -> int:
 def _parts(chart: Chart) -> list[Chart]:
     """A chart with too many curves becomes several."""
     cuts = range(0, len(chart.curves), MOST_SERIES)
-    return [Chart(chart.place, chart.curves[at : at + MOST_SERIES], chart.colours) for at in cuts]
+    if len(cuts) == 1:
+        return [chart]
+    titles = [f"{chart.place.title} ({n + 1} of {len(cuts)})" for n in range(len(cuts))]
+    return [
+        Chart(replace(chart.place, title=title), chart.curves[at : at + MOST_SERIES], chart.colours)
+        for title, at in zip(titles, cuts, strict=True)
+    ]

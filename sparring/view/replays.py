@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -59,30 +60,28 @@ def ending(episode: Episode) -> tuple[str, str]:
     """How a game ended, in words, and in one of: win draw foul void."""
     if episode.void is not None:
         return f"Void: {_short(episode.void, 120)}", "void"
-    facts = episode.facts
+    facts, words = episode.facts, outcome(episode.facts, episode.rewards, None)
     if facts.get("end") == "invalid":
-        seat = str(facts.get("invalid", "?"))
-        return f"{seat_name(seat)} forfeits: {facts.get('reason', 'an invalid move')}", "foul"
-    if facts.get("winner"):
-        return f"{seat_name(str(facts['winner']))} wins", "win"
-    if facts.get("end") == "draw":
-        return "Draw", "draw"
-    if facts.get("end") == "cap":
-        return "No result within the turns allowed", "draw"
-    if episode.rewards and len(set(episode.rewards.values())) == 1:
-        return f"Reward {signed(next(iter(episode.rewards.values())))}", "draw"
-    best = max(episode.rewards, key=lambda s: episode.rewards[s], default=None)
-    return (f"{seat_name(best)} ahead", "win") if best else ("Finished", "draw")
+        return f"{words}: {facts.get('reason', 'an invalid move')}", "foul"
+    return words, "win" if words.endswith((" wins", " ahead")) else "draw"
 
 
-def outcome(episode: Episode) -> str:
+def outcome(facts: Mapping[str, Any], rewards: Mapping[str, float], void: str | None) -> str:
     """How a game ended, in as few words as games can be sorted by."""
-    facts = episode.facts
-    if episode.void is not None:
+    if void is not None:
         return "Void"
     if facts.get("end") == "invalid":
         return f"{seat_name(str(facts.get('invalid', '?')))} forfeits"
-    return ending(episode)[0]
+    if facts.get("winner"):
+        return f"{seat_name(str(facts['winner']))} wins"
+    if facts.get("end") == "draw":
+        return "Draw"
+    if facts.get("end") == "cap":
+        return "No result within the turns allowed"
+    if rewards and len(set(rewards.values())) == 1:
+        return f"Reward {signed(next(iter(rewards.values())))}"
+    best = max(rewards, key=lambda seat: rewards[seat], default=None)
+    return f"{seat_name(best)} ahead" if best else "Finished"
 
 
 def _link(name: str, episode: Episode) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sparring.core.formatting import esc, humanise, number
+from sparring.core.formatting import esc, number
 from sparring.view.curves import Points
 from sparring.view.markup import game_name, opponent_name
-from sparring.view.metrics import ENDINGS, EXACT, HEADS, place
+from sparring.view.metrics import ENDINGS, EXACT, HEADS, measure, place
 from sparring.view.rundata import is_number
 from sparring.view.significance import ends_differ, means_differ, shares_differ
 
@@ -102,9 +102,12 @@ def _exact_headlines(
 
 
 def _measure_moved(key: str, before: float, after: float, results: Mapping[str, Any]) -> bool:
-    """A measure from every reply's probability is exact; others are means over games."""
-    if str(results.get("method") or "").startswith("exact"):
-        return before != after
+    """A measure from every reply's probability is exact; others are means over games. A change too
+    small to be written is none."""
+    if number(before) == number(after):
+        return False
+    if key == "exploitability" and str(results.get("method") or "").startswith("exact"):
+        return True
     exact = _mapping(results.get("exact"))
     if is_number(exact.get(f"{key}_low")) and is_number(exact.get(f"{key}_high")):
         return not exact[f"{key}_low"] <= before <= exact[f"{key}_high"]
@@ -286,7 +289,7 @@ def _exact_list(exact: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     for key, value in exact.items():
         if not is_number(value):
             continue
-        title, explain, percent = EXACT.get(key, (humanise(key), "", False))
+        title, explain, percent = measure(key)
         was = f"{number(before[key], percent)} → " if is_number(before.get(key)) else ""
         items.append(
             f"<div><dt>{esc(title)}</dt><dd>{was}<b>{number(value, percent)}</b></dd>"

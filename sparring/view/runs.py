@@ -85,6 +85,7 @@ def summarize_run(name: str, path: Path) -> dict[str, Any]:
     run = read_log(path)
     state, reason = status(run)
     log = path / "metrics.jsonl"
+    looped = run.config.get("pipeline", "loop") == "loop" or bool(run.lines)
     changed = (log if log.exists() else path / "config.yaml").stat().st_mtime
     return {
         "id": name,
@@ -95,8 +96,9 @@ def summarize_run(name: str, path: Path) -> dict[str, Any]:
         "seed": run.config.get("seed"),
         "status": state,
         "reason": reason,
-        "iteration": last_iteration(run),
-        "iterations": run.config.get("iterations"),
+        # A pipeline in phases has no iterations of its own.
+        "iteration": last_iteration(run) if looped else None,
+        "iterations": run.config.get("iterations") if looped else None,
         "changed": changed,
         "score": _latest(run, "eval/score"),
         "invalid": _recent(run, "rate/invalid"),

@@ -25,6 +25,7 @@ def test_three_stages_stand_beside_each_other() -> None:
                 "<td class=num>2</td><td class=num>0.5</td><td class=num>0.125</td>"
                 "<td class=num>−0.375</td>"):  # fmt: skip
         assert row in part.results
+    assert '<div class="scroll"><table' in part.results  # a phone reaches every column
     assert "main &lt;perfect&gt;:20" in part.results and "iteration 0" in part.results
 
 

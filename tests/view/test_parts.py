@@ -91,6 +91,25 @@ def test_a_change_is_called_better_only_beyond_chance() -> None:
     assert (head.before, head.after, head.better) == (0.5, 0.75, None)
 
 
+@pytest.mark.parametrize(
+    ("key", "before", "after", "better"),
+    [
+        ("exploitability", 0.4, 0.1, True),  # read off every reply's probability
+        ("exploitability", 1.50001, 1.49999, None),  # nobody sees the change
+        ("regret", 1.5, 0.75, None),  # over the moves of eight games
+    ],
+)
+def test_only_what_is_exact_needs_no_games(
+    key: str, before: float, after: float, better: bool | None
+) -> None:
+    def result(value: float) -> dict[str, object]:
+        games = {"games": 8, "wins": 0, "draws": 0, "losses": 8, "invalid": 8}
+        return {"random": games, "exact": {key: value}, "method": "exact, from probabilities"}
+
+    heads, _ = headlines({"kuhn": result(after), "untrained": {"kuhn": result(before)}}, {})
+    assert next(head.better for head in heads if head.after == after) is better
+
+
 def test_a_table_puts_numbers_and_their_heads_to_the_right() -> None:
     made = table(("Stage", "Passed", "What"), [("1", "3 of 4", "a"), ("2", "–", "b")])
     assert made.count('<th class="num">Passed</th>') == 1 and '<td class="num">3 of 4</td>' in made

@@ -43,7 +43,7 @@ export const Games = ({ run }) => {
   const common = { query, change };
   return html`<header class="page"><h1>Games</h1></header>
     <form class="tools filters" onSubmit=${(event) => event.preventDefault()}>
-      <${Field} name="search" title="Search" type="search" placeholder="words that were said or shown" ...${common} />
+      <${Field} name="search" title="Search" type="search" placeholder="words" ...${common} />
       <${Field} name="iteration" title="Iteration" placeholder=${Object.keys(facets.iteration || {})[0] || ""} size="8" ...${common} />
       <${Choice} name="game" title="Game" options=${facets.game || {}} ...${common} />
       <${Choice} name="opponent" title="At the table" options=${facets.opponent || {}} ...${common} />
@@ -52,15 +52,15 @@ export const Games = ({ run }) => {
       <${Choice} name="verdict" title="Verdict" options=${facets.verdict || {}} ...${common} />
       ${["invalid", "void"].map((name) => html`<label><span>${name === "void" ? "Void" : "Invalid"}</span><select name=${name} value=${query[name] || ""} onChange=${(event) => change({ [name]: event.target.value, page: "" })}>
         ${["", "yes", "no"].map((value) => html`<option value=${value}>${value || "any"}</option>`)}</select></label>`)}
-      <${Field} name="least" title="Reward from" type="number" step="any" ...${common} />
-      <${Field} name="most" title="to" type="number" step="any" ...${common} />
+      <span class="range"><${Field} name="least" title="Reward from" type="number" step="any" ...${common} />
+      <${Field} name="most" title="to" type="number" step="any" ...${common} /></span>
       ${filters && html`<button onClick=${() => change(Object.fromEntries([...FILTERS, "page"].map((key) => [key, ""])))}>Clear</button>`}
     </form>
     <p class="intro"><b class="count">${number(data.count)}</b> game${data.count === 1 ? "" : "s"}${query.group && html` of the group ${query.group}`}.
       ${data.indexing && html`<span aria-busy="true"> Reading: ${number(data.indexing.total - data.indexing.left)} of ${number(data.indexing.total)} files.</span>`}</p>
     ${data.games.length > 0 && html`<div class="scroll card flush"><table class="list games"><thead><tr><th>Game</th><th>Players and rewards</th><th>Outcome</th><th class="num">Turns</th><th class="num">Tokens</th><th>Group</th></tr></thead>
       <tbody>${data.games.map((game) => html`<tr key=${`${game.file}/${game.number}`}>
-        <th><${Link} to=${address(game)}>${game.iteration === null ? "Evaluation" : `Iteration ${number(game.iteration)}`}, ${number(game.number + 1)}<//><small>${game.game}</small></th>
+        <th><${Link} to=${address(game)}>${game.iteration === null ? "Evaluation" : `Iteration ${number(game.iteration)}`}, ${number(game.number + 1)}<//><small>${game.title}</small></th>
         <td><${Rewards} seats=${game.seats} /></td>
         <td class=${game.void !== null ? "alarm-text" : game.invalid !== null ? "foul-text" : ""}>${game.outcome}${game.void !== null && html`<small>${game.void.slice(0, 120)}</small>`}</td>
         <td class="num">${number(game.turns)}</td><td class="num">${number(game.tokens)}</td>

@@ -41,19 +41,21 @@ export const Play = ({ run }) => {
     setBusy(true); setProblem(""); setHint(null);
     return ask(address, body).then(setState, (e) => setProblem(e.message)).finally(() => setBusy(false));
   };
-  const game = query.game || data.games[0] || "";
+  const game = query.game || data.games[0]?.name || "";
+  const seats = data.games.find(({ name }) => name === game)?.seats || [];
   const policy = query.policy || "best";
   const begin = () => { setState(null); send(`/api/runs/${run}/play`, { game, policy, ...(query.seat && { seat: query.seat }) }); };
   const move = (action) => !busy && send(`/api/play/${state.id}`, { action });
   const asked = state?.asked;
   return html`<header class="page"><h1>Play</h1></header>
     <form class="tools" onSubmit=${(event) => { event.preventDefault(); begin(); }}>
-      <label><span>Game</span><select value=${game} onChange=${(event) => change({ game: event.target.value, seat: "" }, { replace: true })}>${data.games.map((name) => html`<option>${name}</option>`)}</select></label>
+      <label><span>Game</span><select value=${game} onChange=${(event) => change({ game: event.target.value, seat: "" }, { replace: true })}>${data.games.map(({ name, title }) => html`<option value=${name}>${title}</option>`)}</select></label>
       <label><span>Against</span><select name="policy" value=${policy} onChange=${(event) => change({ policy: event.target.value }, { replace: true })}>
         ${["best", "last"].map((name) => html`<option value=${name}>${name} checkpoint</option>`)}${data.checkpoints.map((one) => html`<option value=${one.step}>iteration ${one.step}</option>`)}
         ${["perfect", "scripted", "random"].map((name) => html`<option value=${name}>${name} player</option>`)}</select></label>
-      <label><span>Your seat</span><input name="seat" size="8" placeholder="the first" value=${query.seat || ""} onInput=${(event) => change({ seat: event.target.value }, { replace: true })} /></label>
+      <label><span>Your seat</span><select name="seat" value=${query.seat || seats[0]} onChange=${(event) => change({ seat: event.target.value }, { replace: true })}>${seats.map((seat) => html`<option value=${seat}>${seatName(seat)}</option>`)}</select></label>
       <button type="submit" class="primary" disabled=${busy || !game}>${state ? "Begin again" : "Begin"}</button></form>
+    ${!state && !busy && html`<p class="intro">You against a checkpoint of this run, or a program. You see what your seat sees; the rest when the game is over.</p>`}
     ${busy && html`<p class="empty" aria-busy="true">${state ? "It thinks…" : "The policy is being loaded…"}</p>`}
     ${(problem || state?.error) && html`<p class="problem" role="alert">${problem || state.error}</p>`}
     ${asked && html`<div class="card table"><p class="intro">You are <b>${seatName(state.seat)}</b>.</p>

@@ -47,7 +47,7 @@ export const Runs = () => {
   const tick = (id) => change({ tick: (ticked.includes(id) ? ticked.filter((t) => t !== id) : [...ticked, id]).join(",") }, { replace: true });
   return html`<header class="page"><h1>Runs</h1>
     <form class="tools" onSubmit=${(event) => event.preventDefault()}>
-      <label><span>Filter</span><input type="search" value=${query.filter || ""} placeholder="name, recipe, policy, status"
+      <label><span>Filter</span><input type="search" value=${query.filter || ""} placeholder="name, recipe, policy, status" size="26"
         onInput=${(event) => change({ filter: event.target.value }, { replace: true })} /></label>
       <button disabled=${!ticked.length} onClick=${together}>Compare ${ticked.length || ""}</button>
     </form></header>
@@ -59,7 +59,7 @@ export const Runs = () => {
       <th><${Link} to=${`/run/${encodeURIComponent(run.id)}`}>${run.id}<//><small>${run.recipe}, ${run.policy}, seed ${run.seed}</small></th>
       <td><span class=${`status ${run.status.replace(" ", "-")}`} title=${run.reason}>${run.status}</span></td>
       <td class="num">${ago(run.changed)}</td>
-      <td class="num">${number(run.iteration)}${run.iterations ? html`<small> of ${number(run.iterations)}</small>` : ""}</td>
+      <td class="num">${run.iteration === null ? "–" : number(run.iteration)}${run.iterations ? html`<small> of ${number(run.iterations)}</small>` : ""}</td>
       <td class="num">${number(run.score)}</td><td class="num">${percent(run.invalid)}</td>
       <td class=${`num${run.void ? " alarm-text" : ""}`}>${percent(run.void)}</td>
       <td class=${`num${run.rollbacks ? " alarm-text" : ""}`}>${run.rollbacks}</td><td><${Split} run=${run} /></td>
