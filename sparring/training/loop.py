@@ -6,8 +6,8 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from sparring.core.types import MAIN
 from sparring.credit.credit import differing, groups
 from sparring.engines.published import check_versions
 from sparring.evaluation.held_out import evaluate_held_out
-from sparring.evaluation.periodic import evaluate_periodically
+from sparring.evaluation.periodic import due, evaluate_periodically, wanted
 from sparring.evaluation.sampling import as_trained
 from sparring.models.compute_thread import workbench
 from sparring.models.device import choose_device
@@ -28,8 +28,7 @@ from sparring.run.job import working_in
 from sparring.run.rundir import RunDir, append, read_log
 from sparring.run.schedule import Step
 from sparring.run.tracking import Tracking
-from sparring.training import imitation, requirements
-from sparring.training.checkpoint_names import due, find
+from sparring.training import checkpoint_names, imitation, requirements
 from sparring.training.imitation import Demonstrated, first_line, gather, imitate
 from sparring.training.jobs import make_jobs
 from sparring.training.league import measure, write_population
@@ -70,7 +69,8 @@ def _train(
     config: Config, path: Path, resume: bool, resume_at: str | None, progress: Progress
 ) -> RunDir:
     if resume_at is not None:
-        find(path / "checkpoints", resume_at)  # one that is not there makes no folder
+        # One that is not there makes no folder.
+        checkpoint_names.find(path / "checkpoints", resume_at)
     # Before the folder: what cannot be had leaves nothing behind.
     parts = build(config, path)
     demonstrated = gather(parts, path)
@@ -163,21 +163,23 @@ async def _iterate(
     started = time.perf_counter()
     played = await _played(run, parts, batches, iteration)
     episodes, collected = played.episodes, time.perf_counter()
-    stats = await batches.learn(partial(_learn, run, parts, played, iteration))
+    with _given_up_at_checkpoint(run, config):
+        stats = await batches.learn(partial(_learn, run, parts, played, iteration))
     parts.opponents.learn_scores(against_league(episodes, parts.opponents.everyone()))
     joined = parts.opponents.grow(parts.learner.policies, iteration)
     parts.gate.update(episodes)
     batches.learned(iteration)
     learned = time.perf_counter()
     metrics = {"iteration": iteration, **schedule_position(step), **summarize(episodes)}
+    if iteration == 1 and (hint := requirements.nano_hint(config, metrics["length/tokens"])):
+        log.warning(hint)
     metrics |= stats
     metrics |= summaries(parts.games, episodes) | parts.collecting.metrics()
     metrics |= parts.curriculum.metrics() | parts.gate.metrics(parts.tasks)
     metrics |= {f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()}
-    if iteration % config.evaluate.every == 0 or iteration == config.iterations:
-        metrics |= await _evaluate(parts)
-        metrics |= await evaluate_held_out(config, parts.games, parts.engine)
-    metrics |= await evaluate_periodically(config, parts.engine, run.path, iteration)
+    if due(config.evaluate.every, config, iteration) or wanted(config):
+        with _given_up_at_checkpoint(run, config):
+            metrics |= await interrupt.in_time(_measure(run, parts, iteration))
     if joined:
         await measure(
             parts.opponents, joined, parts.games, parts.engine.act, as_trained(config), config.seed
@@ -211,6 +213,27 @@ async def _iterate(
     interrupt.leave(iteration, config.iterations)
 
 
+@contextmanager
+def _given_up_at_checkpoint(run: RunDir, config: Config) -> Iterator[None]:
+    """What may be given up after a signal when the weights have moved, and no checkpoint can be
+    written of the iteration: a resumed run repeats it from the last one there is."""
+    try:
+        with interrupt.limited():
+            yield
+    except interrupt.GivenUp:
+        interrupt.leave(max(checkpoint.steps(run.checkpoints)), config.iterations)
+        raise
+
+
+async def _measure(run: RunDir, parts: Parts, iteration: int) -> dict[str, float]:
+    """The evaluations that are due at an iteration."""
+    config, metrics = parts.config, dict[str, float]()
+    if due(config.evaluate.every, config, iteration):
+        metrics |= await _evaluate(parts)
+        metrics |= await evaluate_held_out(config, parts.games, parts.engine)
+    return metrics | await evaluate_periodically(config, parts.engine, run.path, iteration)
+
+
 def _is_best(parts: Parts, metrics: dict[str, Any], iteration: int) -> bool:
     score = metrics.get("eval/score")
     return score is not None and parts.guard.improved(score, iteration)
@@ -221,7 +244,7 @@ def _checkpoint_due(parts: Parts, step: Step | None, iteration: int) -> bool:
     return (
         iteration % config.checkpoint.every == 0
         or iteration == config.iterations
-        or (step is not None and due(config, step))
+        or (step is not None and checkpoint_names.due(config, step))
         or interrupt.asked()
     )
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sparring.engines.openai import OpenAIEngine
 
 log = logging.getLogger(__name__)
+_LONG = 64  # tokens of a reply that random weights never learn to fill
 
 
 def tasks_of(config: Config, games: Mapping[str, Game]) -> dict[str, list[Task]]:
@@ -157,3 +158,14 @@ def seat_players(config: Config, engine: OwnEngine) -> None:
             add_policy(engine, policy, policy)
         else:
             engine.policies.add(policy)
+
+
+def nano_hint(config: Config, tokens: float) -> str | None:
+    """What to tell whoever has nano write at length: replies of `tokens` on average."""
+    if config.policy != "nano" or tokens < _LONG:
+        return None
+    return (
+        f"nano begins with random weights over bytes, and knows no English: its replies of "
+        f"{tokens:.0f} tokens will stay noise. Ask it for a token or a few (games.NAME.style=terse "
+        "where a game has it, or sampling.max_tokens=8), or take policy=smollm2"
+    )

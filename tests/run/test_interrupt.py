@@ -18,7 +18,9 @@ import pytest
 from lives import Life, facts, sparring, train, whole
 
 from sparring.run import interrupt
-from sparring.run.rundir import read_lines
+from sparring.run.config import make_config
+from sparring.run.rundir import RunDir, read_lines
+from sparring.training.loop import _given_up_at_checkpoint
 
 
 def test_what_does_not_end_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +174,25 @@ def test_a_run_keeps_all_but_the_iteration_it_was_asked_in(tmp_path: Path, hang:
     found, expected = whole(tmp_path / "run"), whole(tmp_path / "alone")
     found["checkpoints"].pop(f"step_{done:06d}")
     assert found == expected
+
+
+def test_learning_that_does_not_end_in_time_is_given_up_for_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weights have moved: what a resumed run repeats begins at a checkpoint on disk."""
+    monkeypatch.setattr(interrupt, "GRACE_S", 0.2)
+    (tmp_path / "checkpoints" / "step_000002").mkdir(parents=True)
+    config = make_config({"games": {"kuhn": {}}, "iterations": 9})
+    with (
+        pytest.raises(interrupt.Interrupted, match="SIGTERM came: left after iteration 2 of 9"),
+        interrupt.listening(),
+        interrupt.deferred(),
+        _given_up_at_checkpoint(RunDir(tmp_path), config),
+    ):
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:  # as the learner does between two batches
+            interrupt.check()
+            time.sleep(0.01)
 
 
 DATA = "\n".join(

@@ -17,7 +17,9 @@ import pytest
 from lives import Life, Moment, events, facts, train, whole
 
 from sparring.run import checkpoint
+from sparring.run.config import make_config
 from sparring.run.rundir import read_lines
+from sparring.training.requirements import nano_hint
 
 GUARDED = (
     "guard={enabled: true, entropy_floor: 2, window: 1, grace: 1, score_drop: 9}",
@@ -265,3 +267,10 @@ def test_seats_with_policies_of_their_own_play_to_the_end_unranked(tmp_path: Pat
     for metrics in facts(tmp_path / "two"):
         assert "learn/a/steps" in metrics  # b has not had a turn yet: a does not know the rules
         assert not any(key.startswith("eval/") for key in metrics)
+
+
+def test_nano_that_is_asked_for_english_gets_a_hint() -> None:
+    nano, other = (make_config({"policy": name, "games": {"kuhn": {}}}) for name in ("nano", "x"))
+    hint = nano_hint(nano, 256.0)
+    assert hint is not None and "replies of 256 tokens" in hint and "policy=smollm2" in hint
+    assert nano_hint(nano, 8.0) is None and nano_hint(other, 256.0) is None

@@ -48,7 +48,7 @@ export const Compare = () => {
     return data.sections.map((section) => ({
       title: section.title,
       charts: section.charts.flatMap((chart) => chart.curves.map((curve) => [
-        { ...chart, named: true, title: chart.named ? `${chart.title}: ${curve.label}` : chart.title, key: curve.key },
+        { ...chart, named: true, title: chart.named ? `${chart.title.replace(/ \(\d+ of \d+\)$/, "")}: ${curve.label}` : chart.title, key: curve.key },
         specOf(chart, curve.key, lines),
       ])).filter(([, spec]) => spec.ys.some((ys) => new Set(ys.filter((y) => y !== null)).size > 1)),
     })).filter((section) => section.charts.length);

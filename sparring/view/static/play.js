@@ -21,9 +21,15 @@ const Scene = ({ scene, onMove }) => {
   return html`<div class="stage" ref=${node}><${Markup} of=${scene} /></div>`;
 };
 
-const Over = ({ game }) => {
+const verdict = (seats, seat) => {
+  const mine = seats.find((one) => one.seat === seat).reward;
+  const best = Math.max(...seats.filter((one) => one.seat !== seat).map((one) => one.reward));
+  return mine > best ? "You win." : mine < best ? "You lose." : "Nobody is ahead.";
+};
+
+const Over = ({ game, seat }) => {
   const [at, setAt] = useState(Math.max(0, game.frames.length - 1));
-  return html`<p class=${`ended ${game.ending.kind}`} role="status">${game.ending.words}</p>
+  return html`<p class=${`ended ${game.ending.kind}`} role="status">${game.ending.words}${game.ending.kind === "void" ? "" : `. ${verdict(game.seats, seat)}`}</p>
     ${game.frames.length > 0 && html`<div class="card"><${Board} frames=${game.frames} at=${at} onStep=${setAt} /></div>`}
     <${Conversation} game=${game} at=${game.frames[at]?.turn} by="probability" exact=${false} onTurn=${(i) => setAt(game.frames.findIndex((f) => f.turn === i))} />`;
 };
@@ -64,5 +70,5 @@ export const Play = ({ run }) => {
       <div class="controls">${asked.actions.map((action) => html`<button disabled=${busy} onClick=${() => move(action)}>${action}${hint && html` <small>${percent(hint[action] ?? 0)}</small>`}</button>`)}</div>
       ${!asked.closed && html`<form class="tools" onSubmit=${(event) => { event.preventDefault(); move(new FormData(event.target).get("text")); event.target.reset(); }}><label class="wide"><span>In your own words</span><textarea name="text" rows="3" required></textarea></label><button disabled=${busy}>Say it</button></form>`}
       <button class="plain" onClick=${() => ask(`/api/play/${state.id}`, { hint: true }).then((found) => (Object.keys(found.hint).length ? setHint(found.hint) : setProblem("This player gives no probabilities: they are known for one-token replies of a policy on this machine.")), (e) => setProblem(e.message))}>What would it do here?</button></div>`}
-    ${state?.over && html`<${Over} game=${state.over} />`}`;
+    ${state?.over && html`<${Over} game=${state.over} seat=${state.seat} />`}`;
 };
