@@ -32,17 +32,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_trained_and_the_untrained_play_the_same_opponents(finished: Path) -> None:
     found = json.loads((finished / "evaluation.json").read_text())
     for results in (found["tictactoe"], found["untrained"]["tictactoe"]):
-        for opponent in ("random", "perfect"):
+        for opponent in ("random", "perfect", "random_sampled", "perfect_sampled"):
             score = results[opponent]
             assert score["games"] == score["wins"] + score["draws"] + score["losses"] == 6
             assert score["invalid"] <= score["losses"]
         assert 0 <= results["exact"]["regret"] <= 2
-        (sampling,) = results["sampling"]
-        assert (results["style"], sampling["temperature"], sampling["max_tokens"]) == (
-            "terse",
-            0,
-            1,
-        )
+        asked = [(how["temperature"], how["max_tokens"]) for how in results["sampling"]]
+        assert results["style"] == "terse" and asked == [(0, 1), (1, 1)]
 
 
 def test_every_kept_checkpoint_is_rated_with_an_interval(finished: Path) -> None:

@@ -297,7 +297,7 @@ def test_a_game_is_rescored_and_played(page: Any, address: str) -> None:
         page.focus("[data-action]")
         page.keyboard.press("Enter")
         page.wait_for_selector("[aria-busy]", state="detached")
-    assert page.inner_text("[role=status]") in ("Draw", "O wins")
+    assert page.inner_text("[role=status]") in ("Draw", "O wins. You lose.")
 
 
 def test_sixty_charts_are_drawn_in_half_a_second(page: Any, address: str) -> None:
