@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from sparring.core.clock import Clock
@@ -56,6 +56,14 @@ class _Waiting:
     prompt_ids: list[int]
     future: asyncio.Future[Turn]
     trie: Trie | None = None
+
+
+class _Speaker(NamedTuple):
+    """What a policy's requests are computed by and with."""
+
+    runner: AnyRunner
+    policy: tuple[str, int, int]
+    adapter: int
 
 
 class TransformersEngine(OwnEngine):
@@ -296,9 +304,13 @@ class TransformersEngine(OwnEngine):
         if self._stale and not any(runner.busy for runner in self._all_runners()):
             self._forget()
         ended: list[tuple[_Waiting, Turn | Exception]] = []
+        speakers: dict[str, _Speaker] = {}
         for waiting in new:
             try:
-                self._admit(waiting)
+                policy = waiting.request.policy
+                if policy not in speakers:
+                    speakers[policy] = self._speaker(policy)
+                self._admit(waiting, speakers[policy])
             except Exception as error:  # of this request alone: an unknown policy, say
                 ended.append((waiting, error))
         for runner in self._all_runners():
@@ -311,18 +323,20 @@ class TransformersEngine(OwnEngine):
             ended += [(row.request, row.error or self._turn(row.request, row)) for row in rows]
         return ended
 
-    def _admit(self, waiting: _Waiting) -> None:
+    def _speaker(self, policy: str) -> _Speaker:
+        runner, revision = self._runner(policy), self.policies.revision(policy)
+        name = None if policy == BASE else slot_name(policy)
+        return _Speaker(runner, (policy, *revision), runner.adapter(name, revision))
+
+    def _admit(self, waiting: _Waiting, speaker: _Speaker) -> None:
         request = waiting.request
-        runner = self._runner(request.policy)
-        revision = self.policies.revision(request.policy)
-        name = None if request.policy == BASE else slot_name(request.policy)
-        runner.add(
+        speaker.runner.add(
             Row(
-                policy=(request.policy, *revision),
+                policy=speaker.policy,
                 prompt=waiting.prompt_ids,
                 sampling=request.sampling,
                 seed=request.seed,
-                adapter=runner.adapter(name, revision),
+                adapter=speaker.adapter,
                 on_token=self._on_token(request),
                 cancelled=waiting.future.done,
                 request=waiting,
