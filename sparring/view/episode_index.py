@@ -29,12 +29,13 @@ create table if not exists facet (name text primary key, counts text);
 create table if not exists game (
   id integer primary key autoincrement, file text, number integer, offset integer,
   iteration integer, episode text, game text, grp text, outcome text, void text, invalid text,
-  turns integer, tokens integer, seats text
+  turns integer, tokens integer, seats text, seating integer
 );
 create unique index if not exists game_line on game (file, number);
 create index if not exists game_order on game (coalesce(iteration, 1e9) desc, number);
-create table if not exists seat (
-  game integer, seat text, policy text, reward real, learns integer, primary key (game, seat)
+create table if not exists seat (  -- of one seating, which many games share
+  seating integer, seat text, policy text, reward real, learns integer,
+  primary key (seating, seat)
 ) without rowid;
 create table if not exists verdict (
   game integer, kind text, primary key (game, kind)
@@ -57,7 +58,7 @@ class EpisodeIndex:
         self.run = run.resolve()
         folder = folder or cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
-        name = hashlib.blake2b(f"4 {self.run}".encode(), digest_size=8).hexdigest()
+        name = hashlib.blake2b(f"5 {self.run}".encode(), digest_size=8).hexdigest()
         self.path = folder / f"{self.run.name}-{name}.sqlite"
         self._lock = threading.Lock()
         with closing(self._connect()) as db:
@@ -184,8 +185,10 @@ def _count(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
     counted = {
         "game": "select game, count(*) from game group by 1",
         "outcome": "select outcome, count(*) from game group by 1",
-        "opponent": "select policy, count(distinct game) from seat group by 1",
-        "seat": "select seat, count(*) from seat where learns group by 1",
+        "opponent": "select policy, count(*) from game join "
+        "(select distinct seating, policy from seat) using (seating) group by 1",
+        "seat": "select seat.seat, count(*) from game join seat using (seating) "
+        "where learns group by 1",
         "verdict": "select kind, count(distinct game) from verdict group by 1",
         "iteration": "select min(iteration) || '–' || max(iteration), count(*) from game",
     }
@@ -213,10 +216,7 @@ def conditions(query: Mapping[str, str]) -> tuple[str, list[Any]]:
         if query.get(name):
             add(f"game.{name} = ?", query[name])
     if query.get("opponent"):
-        add(
-            "exists (select 1 from seat where seat.game = game.id and policy = ?)",
-            query["opponent"],
-        )
+        add("seating in (select seating from seat where policy = ?)", query["opponent"])
     if query.get("verdict"):
         add(
             "exists (select 1 from verdict where verdict.game = game.id and kind = ?)",
@@ -225,7 +225,7 @@ def conditions(query: Mapping[str, str]) -> tuple[str, list[Any]]:
     for name, column in (("invalid", "invalid"), ("void", "void")):
         if query.get(name) in ("yes", "no"):
             add(f"{column} is {'not ' if query[name] == 'yes' else ''}null")
-    held, of_seat = ["seat.game = game.id"], list[Any]()
+    held, of_seat = list[str](), list[Any]()
     if query.get("seat"):
         held.append("learns and seat = ?")
         of_seat.append(query["seat"])
@@ -233,8 +233,8 @@ def conditions(query: Mapping[str, str]) -> tuple[str, list[Any]]:
         if (bound := _real(query.get(name))) is not None:
             held.append(f"reward {sign} ?")
             of_seat.append(bound)
-    if len(held) > 1:
-        add(f"exists (select 1 from seat where {' and '.join(held)})", *of_seat)
+    if held:
+        add(f"seating in (select seating from seat where {' and '.join(held)})", *of_seat)
     if query.get("group"):
         add("grp = ?", query["group"])
     if words := query.get("search", "").strip():
@@ -248,7 +248,8 @@ def _add(db: sqlite3.Connection, name: str, path: Path) -> None:
     iteration = int(name) if name.isdigit() else None
     last = db.execute("select seq from sqlite_sequence where name = 'game'").fetchone()
     first = last[0] + 1 if last else 1  # numbers of games that were forgotten are not used again
-    rows: dict[str, list[tuple[Any, ...]]] = {"game": [], "seat": [], "verdict": [], "words": []}
+    rows: dict[str, list[tuple[Any, ...]]] = {"game": [], "verdict": [], "words": []}
+    seatings: dict[int, tuple[Any, ...]] = {}
     for offset, data in _lines(path):
         number = len(rows["game"])
         key = first + number
@@ -256,26 +257,28 @@ def _add(db: sqlite3.Connection, name: str, path: Path) -> None:
             columns, seats, kinds, text = _columns(data)
         except (TypeError, KeyError, AttributeError):
             continue  # whole JSON, and no episode
-        rows["game"].append((key, name, number, offset, iteration, *columns))
-        rows["seat"] += [(key, *seat) for seat in seats]
+        seating, written = _seating(seats)
+        seatings[seating] = seats
+        rows["game"].append((key, name, number, offset, iteration, *columns, written, seating))
         rows["verdict"] += [(key, kind) for kind in kinds]
         rows["words"].append((key, text))
-    db.executemany(f"insert into game values ({','.join('?' * 14)})", rows["game"])
-    db.executemany("insert into seat values (?,?,?,?,?)", rows["seat"])
+    db.executemany(f"insert into game values ({','.join('?' * 15)})", rows["game"])
+    held = [(seating, *seat) for seating, seats in seatings.items() for seat in seats]
+    db.executemany("insert or ignore into seat values (?,?,?,?,?)", held)
     db.executemany("insert into verdict values (?,?)", rows["verdict"])
     db.executemany("insert into words (rowid, text) values (?,?)", rows["words"])
     db.execute("insert into file values (?,?,?)", (name, stamp, len(rows["game"])))
 
 
-def _columns(data: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Any], set[str], str]:
+def _columns(data: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], set[str], str]:
     """A game's columns, its seats, kinds of verdicts and words, from its line on record; no objects
     are made of its turns, since games are many."""
     turns, facts, rewards = data["turns"], data["facts"], data["rewards"]
     learned = {turn["policy"] for turn in turns if turn.get("trainable")} | {MAIN}
-    seats = [
+    seats = tuple(
         (seat, policy, rewards.get(seat), policy in learned)
         for seat, policy in data["seating"].items()
-    ]
+    )
     verdicts = data["verdicts"]
     kinds = {verdict.get("kind") or verdict["status"] for verdict in verdicts}
     invalid = facts.get("invalid") if facts.get("end") == "invalid" else None
@@ -284,7 +287,6 @@ def _columns(data: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Any], set[s
         *(outcome(facts, rewards, data["void"]), data["void"]),
         *(None if invalid is None else str(invalid), len(turns)),
         sum(len(turn.get("token_ids", ())) for turn in turns),
-        _as_json(tuple(seat[:3] for seat in seats)),
     )
     texts = [text for turn in turns for text in (turn["text"], turn["shown"])]
     texts += [f"{verdict.get('kind')} {verdict.get('detail')}" for verdict in verdicts]
@@ -295,16 +297,15 @@ def _columns(data: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Any], set[s
 
 
 @lru_cache(4096)
-def _as_json(seats: tuple[Any, ...]) -> str:
-    return json.dumps(seats)
+def _seating(seats: tuple[Any, ...]) -> tuple[int, str]:
+    """A number for who sat where with which reward, and the same in JSON; a run has few of them."""
+    digest = hashlib.blake2b(repr(seats).encode(), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1, json.dumps([seat[:3] for seat in seats])
 
 
 def _forget(db: sqlite3.Connection, name: str) -> None:
-    """The words of a file's games stay: without rows of those numbers they find nothing."""
-    for table in ("seat", "verdict"):
-        db.execute(
-            f"delete from {table} where game in (select id from game where file = ?)", (name,)
-        )
+    """Words and seatings stay: without games of their numbers they find nothing."""
+    db.execute("delete from verdict where game in (select id from game where file = ?)", (name,))
     db.execute("delete from game where file = ?", (name,))
     db.execute("delete from file where name = ?", (name,))
 
