@@ -120,7 +120,7 @@ class OpenSpielGame(Game):
         return [p for p in range(len(self.seats)) if state.legal_actions(p)]
 
     def apply(self, state: Any, players: list[int], numbers: list[int]) -> None:
-        """Move with the chosen actions, given by their place among the legal ones."""
+        """Move with the chosen actions, given by their index among the legal ones."""
         chosen = dict(zip(players, numbers, strict=True))
         if not state.is_simultaneous_node():
             state.apply_action(state.legal_actions()[numbers[0]])
@@ -175,14 +175,14 @@ class OpenSpielGame(Game):
 
     def tree(self) -> Tree | None:
         """All positions, or none where they are too many."""
-        found = _tree(self.string, **self.options())
-        return None if isinstance(found, TreeTooLarge) else found
+        tree = _tree(self.string, **self.options())
+        return None if isinstance(tree, TreeTooLarge) else tree
 
     def need_tree(self) -> Tree:
-        found = _tree(self.string, **self.options())
-        if isinstance(found, TreeTooLarge):
-            raise found
-        return found
+        tree = _tree(self.string, **self.options())
+        if isinstance(tree, TreeTooLarge):
+            raise tree
+        return tree
 
 
 @lru_cache(maxsize=8)  # a run loads its games several times
@@ -285,21 +285,21 @@ def cfr_average(string: str, iterations: int) -> dict[str, list[float]]:
     for _ in range(iterations):
         solver.evaluate_and_update_policy()
     average = solver.average_policy()  # of the solver, which must outlive it
-    found: dict[str, list[float]] = {}
+    rows: dict[str, list[float]] = {}
 
     def visit(state: Any) -> None:
         if state.is_terminal():
             return
         if not state.is_chance_node():
             key = game.key(state, state.current_player())
-            if key not in found:
+            if key not in rows:
                 chances = dict(average.action_probabilities(state))
-                found[key] = [chances[action] for action in state.legal_actions()]
+                rows[key] = [chances[action] for action in state.legal_actions()]
         for action in state.legal_actions():
             visit(state.child(action))
 
     visit(game.spiel.new_initial_state())
-    return found
+    return rows
 
 
 # ── games by string ─────────────────────────────────────────────────────────────────────────────
@@ -374,13 +374,13 @@ def refusal(spiel: Any) -> str:
 
 def listing() -> dict[str, str]:
     """Every game that loads without parameters and can be played, with a line on it."""
-    found = {}
+    lines = {}
     for kind in pyspiel.registered_games():
         if kind.default_loadable:
             spiel = pyspiel.load_game(kind.short_name)
             if not refusal(spiel):
-                found[kind.short_name] = f"{kind.long_name}, {spiel.num_players()} players"
-    return found
+                lines[kind.short_name] = f"{kind.long_name}, {spiel.num_players()} players"
+    return lines
 
 
 def _history(state: Any) -> list[int]:

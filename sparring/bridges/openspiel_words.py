@@ -93,13 +93,13 @@ def terse_state(game: Any, state: Any, player: int) -> str:
         ) or "-"  # fmt: skip
     if kind == "leduc_poker" and game.num_players() == 2:
         private, public, first, second = _leduc(state.information_state_string(player))
-        shown = "" if public is None else "jqk"[public // 2]
+        card = "" if public is None else "jqk"[public // 2]
         rounds = ("".join("fcr"[int(a)] for a in actions) for actions in (first, second))
-        return f"{'JQK'[private // 2]}{next(rounds)}{shown}{next(rounds)}"
+        return f"{'JQK'[private // 2]}{next(rounds)}{card}{next(rounds)}"
     if kind == "liars_dice":
         dice, *bids = state.information_state_string(player).split(" ")
-        said = state.history()[-len(bids) :] if bids else []
-        return dice + "".join(code(game, action) for action in said)
+        made = state.history()[-len(bids) :] if bids else []
+        return dice + "".join(code(game, action) for action in made)
     if kind == "connect_four":
         return "".join(map(str, state.history())) or "-"
     return "".join(known_text(game, state, player).split()) or "-"
@@ -134,26 +134,26 @@ def state_in_words(game: Any, state: Any, player: int) -> str:
 
 def _betting(actions: list[str], player: int) -> str:
     """A round of Leduc poker; in each the first player begins."""
-    told, raised = [], False
+    parts, raised = [], False
     for number, action in enumerate(actions):
         verb = ("fold", "call" if raised else "check", "raise")[int(action)]
         raised = raised or action == "2"
         mine = number % 2 == player
-        told.append(f"you {verb}" if mine else f"the other player {verb}s")
-    return ", ".join(told) or "nobody has acted yet"
+        parts.append(f"you {verb}" if mine else f"the other player {verb}s")
+    return ", ".join(parts) or "nobody has acted yet"
 
 
 def _leduc(text: str) -> tuple[int, int | None, list[str], list[str]]:
     """Private card, public card, and the actions of both rounds."""
 
     def field(name: str) -> str | None:
-        found = re.search(rf"\[{name}: ?([^\]]*)\]", text)
-        return found[1] if found else None
+        match = re.search(rf"\[{name}: ?([^\]]*)\]", text)
+        return match[1] if match else None
 
     public = field("Public")
-    shown = int(public) if public and int(public) >= 0 else None
+    card = int(public) if public and int(public) >= 0 else None
     first, second = ((field(name) or "").split() for name in ("Round1", "Round2"))
-    return int(field("Private") or 0), shown, first, second
+    return int(field("Private") or 0), card, first, second
 
 
 def known_text(game: Any, state: Any, player: int) -> str:

@@ -58,11 +58,11 @@ def uniform(tree: Tree) -> list[list[float]]:
 
 def legal(policy: Policy) -> list[list[float]]:
     """As if only legal replies had been possible; all alike where there were none."""
-    found = []
+    rows = []
     for row in policy:
         total = sum(row)
-        found.append([p / total for p in row] if total > 0 else [1 / len(row)] * len(row))
-    return found
+        rows.append([p / total for p in row] if total > 0 else [1 / len(row)] * len(row))
+    return rows
 
 
 def illegal_mass(policy: Policy) -> float:
@@ -136,11 +136,11 @@ def _reach(tree: Tree, policy: Policy, skip: int = -1) -> list[float]:
 
 def _values(tree: Tree, policy: Policy) -> list[list[float]]:
     """What each seat expects from each node on, when all follow the policy."""
-    found: list[list[float]] = []
+    values: list[list[float]] = []
     owner = [tree.seats.index(infoset.seat) for infoset in tree.infosets]
     for node in tree.nodes:
         if node.rewards:
-            found.append(list(node.rewards))
+            values.append(list(node.rewards))
             continue
         row = node.chances if node.infoset < 0 else policy[node.infoset]
         sums = [0.0] * len(tree.seats)
@@ -148,29 +148,29 @@ def _values(tree: Tree, policy: Policy) -> list[list[float]]:
             lost = 1 - sum(row)
             sums = [lost * reward for reward in tree.forfeits[owner[node.infoset]]]
         for p, child in zip(row, node.children, strict=True):
-            for seat, worth in enumerate(found[child]):
+            for seat, worth in enumerate(values[child]):
                 sums[seat] += p * worth
-        found.append(sums)
-    return found
+        values.append(sums)
+    return values
 
 
 def regrets(tree: Tree, policy: Policy) -> list[float]:
     """Per position of a game of perfect information, what the policy's next action gives away, all
     being perfect afterwards."""
-    found = [0.0] * len(tree.infosets)
+    lost = [0.0] * len(tree.infosets)
     for number, worth in _worth_of_actions(tree):
         row, own = policy[number], tree.seats.index(tree.infosets[number].seat)
         got = sum(p * x for p, x in zip(row, worth, strict=True))
-        found[number] = max(worth) - got - (1 - sum(row)) * tree.forfeits[own][own]
-    return found
+        lost[number] = max(worth) - got - (1 - sum(row)) * tree.forfeits[own][own]
+    return lost
 
 
 def best_actions(tree: Tree) -> list[tuple[int, ...]]:
     """Per position of a game of perfect information, the actions that give nothing away."""
-    found: list[tuple[int, ...]] = [()] * len(tree.infosets)
+    best: list[tuple[int, ...]] = [()] * len(tree.infosets)
     for number, worth in _worth_of_actions(tree):
-        found[number] = tuple(i for i, x in enumerate(worth) if x >= max(worth) - 1e-9)
-    return found
+        best[number] = tuple(i for i, x in enumerate(worth) if x >= max(worth) - 1e-9)
+    return best
 
 
 def _worth_of_actions(tree: Tree) -> Iterator[tuple[int, list[float]]]:

@@ -65,9 +65,9 @@ def _results(path: Path) -> dict[str, bool]:
         raise ConfigError(f"there is no file {str(path)!r} of results")
     try:
         rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-        found = {f"{row['id']} {row.get('question', '')}": bool(row["correct"]) for row in rows}
+        outcomes = {f"{row['id']} {row.get('question', '')}": bool(row["correct"]) for row in rows}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path} does not hold results with `id` and `correct`") from error
-    if not found:
+    if not outcomes:
         raise ConfigError(f"{path} is empty")
-    return found
+    return outcomes

@@ -93,7 +93,7 @@ def fit(results: Iterable[Result]) -> Fit:
     pairs = np.array([[number[a], number[b]] for a, b in counts])
     ended = np.array(list(counts.values()), dtype=float)
     precision = np.array([(ELO / PRIOR) ** 2] * len(names) + [DRAW_PRIOR**-2])
-    found = minimize(
+    solved = minimize(
         lambda x: _objective(x, pairs, ended, precision)[0],
         np.zeros(len(names) + 1),
         jac=lambda x: _objective(x, pairs, ended, precision)[1],
@@ -107,9 +107,9 @@ def fit(results: Iterable[Result]) -> Fit:
     # A rating is about its pool's mean, so what is not known of that mean is no part of it.
     same = (pool[:, None] == pool[None, :]).astype(float)
     centre = np.eye(len(names)) - same / same.sum(1, keepdims=True)
-    covariance = np.linalg.inv(_objective(found.x, pairs, ended, precision)[2])[:-1, :-1]
+    covariance = np.linalg.inv(_objective(solved.x, pairs, ended, precision)[2])[:-1, :-1]
     covariance = ELO**2 * centre @ covariance @ centre.T
-    elo = np.round(ELO * centre @ found.x[:-1], 6) + 0.0  # no digits of the solver's, no −0
+    elo = np.round(ELO * centre @ solved.x[:-1], 6) + 0.0  # no digits of the solver's, no −0
     played = np.bincount(pairs.ravel(), np.repeat(ended.sum(1), 2), len(names))
     order = sorted(range(len(names)), key=lambda i: (pool[i], -elo[i], names[i]))
     ratings = []
@@ -117,13 +117,13 @@ def fit(results: Iterable[Result]) -> Fit:
         width = _WIDTH * math.sqrt(max(0.0, covariance[i, i]))
         at = float(elo[i])
         ratings.append(Rating(names[i], at, at - width, at + width, int(played[i]), int(pool[i])))
-    weight = math.exp(found.x[-1]) if ended[:, 1].any() else 0.0
+    weight = math.exp(solved.x[-1]) if ended[:, 1].any() else 0.0
     return Fit(ratings, covariance[np.ix_(order, order)], weight / (weight + 2))
 
 
 def _counts(results: Iterable[Result]) -> dict[tuple[str, str], tuple[int, int, int]]:
     """Wins, draws and losses by pair, in an order that is the names' own."""
-    found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    totals: dict[tuple[str, str], tuple[int, int, int]] = {}
     for name, other, wins, draws, losses, _ in results:
         if min(wins, draws, losses) < 0:
             raise ValueError(f"{name} against {other}: {wins}, {draws}, {losses} are no counts")
@@ -132,9 +132,9 @@ def _counts(results: Iterable[Result]) -> dict[tuple[str, str], tuple[int, int, 
         one, two, ended = name, other, (wins, draws, losses)
         if name > other:
             one, two, ended = other, name, (losses, draws, wins)
-        before = found.get((one, two), (0, 0, 0))
-        found[one, two] = (before[0] + ended[0], before[1] + ended[1], before[2] + ended[2])
-    return dict(sorted(found.items()))
+        before = totals.get((one, two), (0, 0, 0))
+        totals[one, two] = (before[0] + ended[0], before[1] + ended[1], before[2] + ended[2])
+    return dict(sorted(totals.items()))
 
 
 def _objective(

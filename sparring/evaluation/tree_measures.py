@@ -51,11 +51,11 @@ async def tree_measures(
     if not all(map(sum, [*first, *second])):
         return {}, "not measured: too few replies could be had"
     rows = observed(added(first, second))
-    found, interval = figures(tree, rows, zero_sum), estimate(tree, first, second)
+    measures, interval = figures(tree, rows, zero_sum), estimate(tree, first, second)
     name = "exploitability" if zero_sum else "nash_conv"
     scale = 1 if zero_sum else len(tree.seats)
-    found |= {f"{name}_low": interval.low * scale, f"{name}_high": interval.high * scale}
-    return found, (
+    measures |= {f"{name}_low": interval.low * scale, f"{name}_high": interval.high * scale}
+    return measures, (
         f"estimated from {policy.replies} replies at each of {len(tree.infosets)} information "
         f"states, {heat}, with a 95 % interval"
     )
@@ -65,18 +65,18 @@ def figures(tree: Tree, policy: Policy, zero_sum: bool) -> dict[str, float]:
     """Illegal replies charged as forfeits, and beside it the policy renormalised over the legal
     actions; per seat what it expects against itself and what a best response would."""
     charged, renormalised = exploit(tree, policy), exploit(tree, legal(policy))
-    found = {"nash_conv": charged.nash_conv, "nash_conv_legal": renormalised.nash_conv}
+    measures = {"nash_conv": charged.nash_conv, "nash_conv_legal": renormalised.nash_conv}
     if zero_sum:
-        found["exploitability"] = charged.exploitability
-        found["exploitability_legal"] = renormalised.exploitability
+        measures["exploitability"] = charged.exploitability
+        measures["exploitability_legal"] = renormalised.exploitability
     for seat, value, best in zip(
         tree.seats, renormalised.values, charged.best_responses, strict=True
     ):
-        found |= {f"value_{seat}": value, f"best_response_{seat}": best}
+        measures |= {f"value_{seat}": value, f"best_response_{seat}": best}
     if not tree.hidden and zero_sum:
         lost = regrets(tree, policy)
-        found["regret_all"] = sum(lost) / len(lost)
-    return found | {"illegal_mass": illegal_mass(policy)}
+        measures["regret_all"] = sum(lost) / len(lost)
+    return measures | {"illegal_mass": illegal_mass(policy)}
 
 
 async def sample_replies(tree: Tree, policy: Probe, sampling: Sampling) -> tuple[Counts, Counts]:

@@ -91,13 +91,13 @@ def parse_bundle(text: str, goods: tuple[str, ...]) -> Bundle | None:
 
 def parse(text: str, goods: tuple[str, ...]) -> str | Trade | None:
     """ "accept", "deny", a Trade, or None for anything else."""
-    found = answer(text)
-    if len(goods) == 2 and found in menu(goods):
-        return menu(goods)[found]
-    word = {"y": "accept", "n": "deny"}.get(found, found.lower())
+    reply = answer(text)
+    if len(goods) == 2 and reply in menu(goods):
+        return menu(goods)[reply]
+    word = {"y": "accept", "n": "deny"}.get(reply, reply.lower())
     if word in ("accept", "deny"):
         return word
-    match = re.fullmatch(r"offer:?\s*([^<>]+?)\s*->\s*([^<>]+)", found, re.IGNORECASE | re.DOTALL)
+    match = re.fullmatch(r"offer:?\s*([^<>]+?)\s*->\s*([^<>]+)", reply, re.IGNORECASE | re.DOTALL)
     if match is None:
         return None
     give, take = (parse_bundle(side, goods) for side in match.groups())
@@ -191,8 +191,8 @@ class SimpleNegotiation(Game):
                 deal.holdings = {other: giver, seat: taker}
                 deal.trades += 1
             deal.offer = action if isinstance(action, Trade) else None
-            said = action.words() if isinstance(action, Trade) else str(action)
-            deal.moves.append({"seat": seat, "action": said})
+            name = action.words() if isinstance(action, Trade) else str(action)
+            deal.moves.append({"seat": seat, "action": name})
         return self._score(start, deal)
 
     def _score(self, start: dict[str, Bundle], deal: Deal) -> Outcome:
@@ -226,7 +226,7 @@ class SimpleNegotiation(Game):
         the player can pay is legal too."""
         holding = deal.holdings[seat]
         offers = menu(self.goods) if self.style == "terse" else _even_swaps(self.goods)
-        actions = [said for said, trade in offers.items() if covers(holding, trade.give)]
+        actions = [name for name, trade in offers.items() if covers(holding, trade.give)]
         terse = self.style == "terse"
         if deal.offer is not None and covers(holding, deal.offer.take):
             actions.append("y" if terse else "Accept")
@@ -266,11 +266,11 @@ class SimpleNegotiation(Game):
                 return "y" if terse else "Accept"
         offers = menu(self.goods) if terse else _swaps(self.goods)
         rated = []
-        for said, trade in offers.items():
+        for name, trade in offers.items():
             mine = worth(trade.take, values) - worth(trade.give, values)
             theirs = worth(trade.give, GOODS) - worth(trade.take, GOODS)
             if mine > theirs >= 0 and mine > 0 and covers(holding, trade.give):
-                rated.append((mine - theirs, said))
+                rated.append((mine - theirs, name))
         if not rated or view.state["left"] < 2:  # nobody is left to accept the last offer
             return "n" if terse else "Deny"
         # Asking for the same again after a denial gets nowhere, so it varies among the best.
@@ -280,7 +280,7 @@ class SimpleNegotiation(Game):
         """What the player is told this turn; the conversation holds what was told before."""
         last = deal.moves[-1]["action"] if deal.moves else None
         if self.style == "terse":
-            codes = {trade.words(): said for said, trade in menu(self.goods).items()}
+            codes = {trade.words(): letter for letter, trade in menu(self.goods).items()}
             # Only the menu has letters; an offer in words by a program is shown as it is.
             code = {"accept": "y", "deny": "n", None: "-"}.get(last) or codes.get(str(last), last)
             values = " ".join(str(deal.values[seat][good]) for good in self.goods)

@@ -78,7 +78,7 @@ def regret(board: str, cell: int | None, invalid: float = -1.5) -> float:
 
 def regrets(episode: Episode, policy: str | None = None) -> list[float]:
     """The regret of every move of a tic-tac-toe game, or of one policy's moves only."""
-    board, found = EMPTY, []
+    board, lost = EMPTY, []
     moves: list[int | None] = list(episode.facts.get("moves", []))
     offender = episode.facts.get("invalid")
     given = len(episode.task.data.get("opening", ()))  # moves that nobody chose
@@ -86,16 +86,16 @@ def regrets(episode: Episode, policy: str | None = None) -> list[float]:
         seat = mover(board).lower()
         if number >= given and (policy is None or episode.seating.get(seat) == policy):
             forfeit = episode.rewards[seat] if cell is None else 0.0
-            found.append(regret(board, cell, forfeit))
+            lost.append(regret(board, cell, forfeit))
         if cell is not None:
             board = put(board, cell)
-    return found
+    return lost
 
 
 def mean_regret(episodes: Iterable[Episode], policy: str | None = None) -> float:
     """Mean regret per move over all games that are not void; NaN where nobody moved."""
-    found = [r for e in episodes if e.void is None for r in regrets(e, policy)]
-    return sum(found) / len(found) if found else math.nan
+    lost = [r for e in episodes if e.void is None for r in regrets(e, policy)]
+    return sum(lost) / len(lost) if lost else math.nan
 
 
 def terse(board: str) -> str:

@@ -196,7 +196,7 @@ def test_a_game_that_is_too_large_says_how_large():
     game = load_game("openspiel:connect_four", style="terse")
     assert game.tree() is None
     with pytest.raises(TreeTooLarge, match=r"more than 25,000 information states.*arena"):
-        make_tree(game)
+        game.need_tree()
 
 
 def test_a_game_that_goes_on_for_ever_is_void():

@@ -214,7 +214,7 @@ def test_the_scripted_player_beats_a_random_one_and_trades_with_itself(play, sty
         return random.Random(request.seed).choice(request.view.actions)
 
     score, deals = 0.0, 0
-    for seed in range(100):
+    for seed in range(40):
         seats = ("first", "second") if seed % 2 else ("second", "first")
         outcome, _ = play(game, {seats[0]: scripted, seats[1]: chance}, seed=seed)
         assert outcome.facts["end"] != "invalid"
@@ -222,7 +222,7 @@ def test_the_scripted_player_beats_a_random_one_and_trades_with_itself(play, sty
         outcome, _ = play(game, {"first": scripted, "second": scripted}, seed=seed)
         assert min(outcome.facts["gains"].values()) >= 0  # neither ever trades at a loss
         deals += outcome.facts["trades"] > 0
-    assert score > 20 and deals > 10
+    assert score > 8 and deals > 4
 
 
 def test_there_is_no_perfect_player_and_goods_are_checked():

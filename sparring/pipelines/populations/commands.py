@@ -55,7 +55,7 @@ def tournament(
 def _print(summary: dict[str, Any]) -> None:
     names = summary["players"]
     ratings = {rating["name"]: rating for rating in summary["ratings"]}
-    title = f"{summary['game']}: mean reward of the row against the column"
+    title = f"{summary['game']}: mean reward of the row"
     table = RichTable(title=title, box=None)
     columns = ("", *map(str, range(1, len(names) + 1)), "Elo", "95 %", "Nash", "α-rank")
     for column in columns:
