@@ -82,17 +82,19 @@ def page_of(browser: Any, **options: Any) -> Iterator[Any]:
         page.context.close()
 
 
-def assert_tables_align(report: Path) -> None:
-    """In a browser, the heads and cells of every column of a report stand under each other, and on
+def assert_tables_align(*reports: Path) -> None:
+    """In a browser, the heads and cells of every column of reports stand under each other, and on
     a phone every column can be reached. Where there is no browser, the tests of the view say so."""
     if not CHROMIUM or find_spec("playwright") is None:
         return
     with chromium() as browser, page_of(browser) as page:
-        page.goto(report.resolve().as_uri())
-        page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-        assert page.evaluate(_CROOKED) == []
-        page.set_viewport_size({"width": 390, "height": 844})
-        assert_reachable(page)
+        for report in reports:
+            page.set_viewport_size({"width": 1200, "height": 900})
+            page.goto(report.resolve().as_uri())
+            page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+            assert page.evaluate(_CROOKED) == [], report
+            page.set_viewport_size({"width": 390, "height": 844})
+            assert_reachable(page)
 
 
 def assert_reachable(page: Any) -> None:
