@@ -1,7 +1,7 @@
 """Any options at all, valid, out of range, of another type or misspelt, behind any command and any
 recipe: it works, or it ends with exit code 2 and leaves nothing behind. Every command is done for
-real with nano. Of a recipe, many draws stop where the run's folder would be made, and two are
-trained at a tiny size."""
+real with nano. Of a recipe, many draws stop right before the first game, when all that it needs is
+there, and two are trained at a tiny size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -50,7 +50,15 @@ LONG = {
 
 
 class Begun(BaseException):
-    """A training would make its folder now: all that it was asked for can be had."""
+    """A training would play its first game now: all that it was asked for could be had."""
+
+
+# What comes first after a run's folder was made, of the loop and of the phases of mathematics.
+FIRST_WORK = (
+    "sparring.training.loop.imitate",
+    "sparring.training.loop._record_first",
+    "sparring.pipelines.coherent_math.phases.evaluation",
+)
 
 
 def keys(section: type[Section], prefix: str = "") -> Iterator[str]:
@@ -115,10 +123,14 @@ def test_any_overrides_of_a_recipe(recipe: str) -> None:
     @QUICK
     @given(st.lists(override, min_size=1, max_size=2))
     def check(overrides: list[str]) -> None:
-        with empty_folder() as folder, mock.patch.object(RunDir, "open", side_effect=Begun):
+        with empty_folder() as folder:
             held(["train", recipe, "--smoke", *overrides], folder)
 
-    with mock.patch("sparring.pipelines.coherent_math.whole_run._open", side_effect=Begun):
+    with ExitStack() as stack:
+        for name in FIRST_WORK:
+            stack.enter_context(mock.patch(name, side_effect=Begun))
+        with empty_folder(), pytest.raises(Begun):  # as it stands it gets that far
+            sparring("train", recipe, "--smoke")
         check()
 
 

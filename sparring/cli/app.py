@@ -41,6 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=HELP,
 )
+UsageError: Any = typer.BadParameter.__bases__[0]  # of click, which typer brings with it
 SEVERAL = ("train", "finetune", "math")  # what a launcher may start more than once
 
 
@@ -262,12 +263,18 @@ for _add in load_all("commands"):
 
 
 def main() -> None:
-    """Entry point: errors that a person can mend are said in one line, without a traceback."""
+    """Entry point: errors that a person can mend are one line, without a traceback."""
     console_log.install()
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[OnCurrentStderr()])
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        app()
+        code = app(prog_name="sparring", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except UsageError as error:
+        _show_usage_error(error)
+        sys.exit(2)
+    except typer.Abort:
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
@@ -279,6 +286,16 @@ def main() -> None:
     finally:
         if "sparring.run.interrupt" in sys.modules:  # or nothing has been asked of an engine
             sys.modules["sparring.run.interrupt"].end_threads()
+
+
+def _show_usage_error(error: Any) -> None:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # the help itself
+        return
+    text = " ".join(error.format_message().split())
+    end = "" if text.endswith((".", "?")) else "."
+    command = error.ctx.command_path if error.ctx else "sparring"
+    print(f"sparring: {text}{end} See `{command} --help`", file=sys.stderr)
 
 
 def exit_code(error: Exception) -> int | None:

@@ -68,7 +68,7 @@ def judge_file(
 ) -> int:
     """Rule on every line of a file, print verdicts in its order. 0: all ruled on; 1: some void;
     2: nothing could be judged at all. `reason` is what a verdict's kind is called in JSON;
-    `counted` are kinds whose number is told at the end."""
+    `counted` are kinds whose number is printed at the end."""
     if not file.is_file():
         print(f"{file}: no such file; expected JSONL of {form}", file=sys.stderr)
         return 2

@@ -55,23 +55,23 @@ def play_in_terminal(
 
 def with_person(speak: Speak, ask: Callable[[str], str], say: Callable[[str], None]) -> Speak:
     """Requests of the policy `person` go to the keyboard, all others on to the engine. What the
-    others reply is not shown: what a player may know of it is in the next prompt."""
+    others reply is not printed: what a player may know of it is in the next prompt."""
 
     async def answer(request: Request) -> Turn:
         if request.policy != PERSON:
             turn = await speak(request)
             say(f"({request.seat} has moved)")
             return turn
-        shown = request.messages[-1]["content"]
-        state = f"\n{picture(request.view.state)}" if request.view and len(shown) < _TERSE else ""
+        prompt = request.messages[-1]["content"]
+        state = f"\n{picture(request.view.state)}" if request.view and len(prompt) < _TERSE else ""
         actions = request.view.actions if request.view else ()
         choices = f"{state}\n[{', '.join(actions)}]" if request.view else ""
-        text = await _typed(ask, f"{shown}{choices}\n{request.seat}> ")
+        text = await _typed(ask, f"{prompt}{choices}\n{request.seat}> ")
         while actions and text.strip() not in actions:
             again = f"{text.strip()!r} is not one of: {', '.join(actions)}\n{request.seat}> "
             text = await _typed(ask, again)
         return Turn(
-            seat=request.seat, policy=PERSON, shown=shown, text=text.strip(), finish="person"
+            seat=request.seat, policy=PERSON, shown=prompt, text=text.strip(), finish="person"
         )
 
     return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -197,5 +198,5 @@ def serve(
         from sparring.engines.serve import serve as answer
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: pip install 'sparring[serve]'") from error
-    console.print(f"http://{host}:{port}/v1 answers as {policy}")
-    answer(policy, host=host, port=port, device=device, dtype=dtype)
+    ready = partial(console.print, f"http://{host}:{port}/v1 answers as {policy}")
+    answer(policy, host=host, port=port, device=device, dtype=dtype, ready=ready)

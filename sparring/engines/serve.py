@@ -9,7 +9,7 @@ import json
 import logging
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -293,13 +293,16 @@ class Server:
         return (thoughts if CLOSE in text else thoughts[: 1 - len(CLOSE)].rstrip()), answer
 
 
-def serve(policy: str, *, host: str, port: int, device: str = "auto", dtype: str = "auto") -> None:
-    """Load a policy and answer until the process is told to stop."""
+def serve(
+    policy: str, *, host: str, port: int, device: str, dtype: str, ready: Callable[[], None]
+) -> None:
+    """Load a policy, call `ready`, and answer until the process is told to stop."""
     import uvicorn
 
     from sparring.engines.load import load_engine
 
     engine, name = load_engine(policy, device=device, dtype=dtype)
+    ready()
     uvicorn.run(Server(engine, name, policy).app(), host=host, port=port, log_level="warning")
 
 

@@ -1,1 +1,1 @@
-"""A run: its config, its folder, its checkpoints, and who is told about its metrics."""
+"""A run: its config, its folder, its checkpoints, and where its metrics go."""

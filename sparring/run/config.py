@@ -297,7 +297,11 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
             raise ConfigError(f"{override!r} is not an override; write key=value")
         set_key(data, key, parse_yaml(value, repr(override)))
     from_plugin_variables(data)
-    return make_config(data)
+    config = make_config(data)
+    idle = config.collect.episodes == 0 and config.teach.kind != "recorded"
+    if idle and config.pipeline == "loop":
+        raise ConfigError("collect.episodes is 0, and without games there is nothing to learn from")
+    return config
 
 
 # What `--smoke` sets in every recipe; a recipe's own `smoke:` section adds to it.
@@ -337,6 +341,8 @@ def _explain(error: Any) -> str:
         return f"{key}: {error['msg']}"
     if error["type"] == "value_error" and isinstance(error["input"], dict):  # of several keys
         return f"{key}: {error['ctx']['error']}"
+    if error["type"] == "string_pattern_mismatch" and key == "engine.device":
+        return f"{key}: {error['input']!r} is none of auto, cpu, cuda, cuda:0, cuda:1, …"
     if error["type"] != "extra_forbidden":
         return f"{key}: {error['msg']} (it is {error['input']!r})"
     section: Any = config_class()
@@ -347,6 +353,8 @@ def _explain(error: Any) -> str:
                 continue
         inside = [kind for kind in get_args(section) if hasattr(kind, "model_fields")]
         section = inside[0] if inside else section
+    if key in names("games"):
+        return f"there is no key {key!r}; an option of the game is games.{key}.OPTION=VALUE"
     return f"there is no key {key!r}; {nearest(str(error['loc'][-1]), section.model_fields)}"
 
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 SECTIONS = ("model", "training_args", "evaluation", "vllm")
-Said = Callable[[Any], dict[str, Any]]
+Translate = Callable[[Any], dict[str, Any]]
 
 
-def _same(key: str) -> Said:
+def _same(key: str) -> Translate:
     return lambda value: {key: value}
 
 
-def _when(key: str, yes: Any, no: Any = None) -> Said:
+def _when(key: str, yes: Any, no: Any = None) -> Translate:
     return lambda value: {key: yes} if value else ({} if no is None else {key: no})
 
 
@@ -23,7 +23,7 @@ LOSS_TYPES = {
     "cispo": {"learn.loss_mode": "cispo", "learn.aggregation": "dapo"},
     "sapo": {"learn.loss_mode": "sapo", "learn.aggregation": "grpo"},
 }
-KEYS: dict[str, Said] = {
+KEYS: dict[str, Translate] = {
     "model.id": _same("policy"),
     "model.name": _same("policy"),
     "training_args.learning_rate": _same("learn.lr"),

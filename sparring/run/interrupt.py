@@ -43,7 +43,8 @@ class _State:
     def __init__(self) -> None:
         self.signals: list[int] = []
         self.asked_at = math.inf
-        self.listening = self.deferred = 0
+        self.listening = 0
+        self.deferred: list[str] = []  # what is ended first, innermost last
         self.limited = False  # whether what is under way may be given up
         self.left = False  # whether `Left` was raised
         self.over = False  # whether nobody waits for anything any more
@@ -62,7 +63,7 @@ def listening() -> Iterator[None]:
     _state.signals.clear()
     _state.asked_at, _state.listening = math.inf, 1
     _state.left = _state.over = False
-    before = {number: signal.signal(number, _hear) for number in SIGNALS}
+    before = {number: signal.signal(number, _on_signal) for number in SIGNALS}
     try:
         yield
     except (Left, Exception) as error:
@@ -79,14 +80,14 @@ def listening() -> Iterator[None]:
 
 
 @contextmanager
-def deferred() -> Iterator[None]:
-    """The time in which a signal is only noted; whoever works calls `leave` where that is good, and
-    leaves at the end of it otherwise."""
-    _state.deferred += 1
+def deferred(until: str) -> Iterator[None]:
+    """The time in which a signal is only noted, and answered with `until` when the process leaves;
+    whoever works calls `leave` where that is good, and leaves at the end of it otherwise."""
+    _state.deferred.append(until)
     try:
         yield
     finally:
-        _state.deferred -= 1
+        _state.deferred.pop()
     if _state.signals and _state.listening:
         raise Interrupted(f"{_name()} came: left before what remains at the end; {_AGAIN}")
 
@@ -167,14 +168,14 @@ def _name() -> str:
     return signal.Signals(_state.signals[0]).name
 
 
-def _hear(number: int, frame: Any) -> None:
+def _on_signal(number: int, frame: Any) -> None:
     now = time.monotonic()
     hard = [n for n in _state.signals if n != signal.SIGUSR1]
     if hard and number != signal.SIGUSR1:
         by_hand = number == signal.SIGINT and hard[-1] == signal.SIGINT
         if not by_hand and now < _state.asked_at + _SAME_S:
             return
-        _say("leaving at once: what was under way is lost")
+        _write_line("leaving at once: what was under way is lost")
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     if not hard:
@@ -185,12 +186,14 @@ def _hear(number: int, frame: Any) -> None:
         _state.left = True
         raise Left
     if len(_state.signals) == 1:
-        _say(f"{_name()}: ending what is under way, then leaving; once more leaves at once")
+        limit = f", or in {GRACE_S:g} s" if _state.limited and _grace() < math.inf else ""
+        after = f"leaving after this {_state.deferred[-1]}{limit}"
+        _write_line(f"{_name()}: {after}; a second one leaves at once")
     for wake in _state.wake:
         wake()
 
 
-def _say(line: str) -> None:
+def _write_line(line: str) -> None:
     """By the system call: the interrupted code may hold the lock of a stream."""
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress bar hides the cursor
     os.write(2, f"{cursor}\nsparring: {line}\n".encode())

@@ -1,4 +1,4 @@
-"""How a policy learns, as a section of the config: what the one learner is told."""
+"""How a policy learns, as a section of the config."""
 
 from __future__ import annotations
 

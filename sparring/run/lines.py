@@ -39,7 +39,7 @@ async def in_batches(
     def leave() -> None:
         interrupt.leave(len(records), len(ids), what, "all of them on record")
 
-    with interrupt.deferred():
+    with interrupt.deferred("batch"):
         while len(records) < len(ids):
             numbers = range(len(records), min(len(records) + batch, len(ids)))
             try:

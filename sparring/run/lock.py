@@ -3,7 +3,7 @@ refused with the first one's name. The operating system drops the lock when its 
 
 Between machines it holds where the shared file system passes `flock` on: NFS does unless mounted
 with `nolock` or `local_lock`, Lustre when mounted with `flock`. Where a file system has no locks at
-all, that is said and the work goes on.
+all, a warning says so and the work goes on.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _take(file: Path, what: Path) -> int:
             continue  # its folder was removed between the two steps
         except OSError as error:
             raise ConfigError(
-                f"{what} cannot be written: {error.strerror or error}; choose another place"
+                f"{what} cannot be written: {error.strerror or error}; choose another name"
             ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,7 +98,7 @@ def _take(file: Path, what: Path) -> int:
         os.close(handle)  # its holder let go of it, and removed it, just before
 
 
-_ADVICE = "wait for it, end it, or choose another place"
+_ADVICE = "wait for it, end it, or choose another name"
 
 
 def _is_there(file: Path, handle: int) -> bool:

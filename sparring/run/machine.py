@@ -120,7 +120,7 @@ def choose_network(machine: Machine) -> Choice | None:
 def settle(
     config: Config, machine: Machine, before: Config | None = None
 ) -> tuple[Config, list[Choice]]:
-    """The config with room that suits the machine, wherever nobody said how much; and every choice
+    """The config with batch sizes that suit the machine, where none were given; and every choice
     with its reason. A run that is resumed keeps what was chosen when it began, so that its numbers
     stay the same on another machine."""
     where, precision = choose_precision(

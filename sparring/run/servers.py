@@ -70,8 +70,8 @@ def check_server(server: ServerConfig) -> None:
         raise ConfigError("a server's url begins with http:// or https:// and names a host")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ConfigError(
-            f"the url of {server.model} at {parts.hostname} holds more than a place; a key belongs "
-            "in a variable, whose name stands under `key`"
+            f"the url of {server.model} at {parts.hostname} holds more than an address; a key "
+            "belongs in a variable, whose name stands under `key`"
         )
     if not _VARIABLE.fullmatch(server.key):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Who else is told about the metrics: TensorBoard, and where they are wanted Weights & Biases and
+"""Where else the metrics go: TensorBoard, and where they are wanted Weights & Biases and
 trackio; live where that is possible, into a folder of the run otherwise."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sparring.run.rundir import write_whole
 
 log = logging.getLogger(__name__)
 _WAIT_S = 30  # for the W&B server, before the run is recorded offline
-_TRACKIO_PLACES = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")
+_TRACKIO_ADDRESSES = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")
 
 
 class Tracking:
@@ -52,7 +52,7 @@ class Tracking:
             tracker.log(numbers, step=step)
 
     def close(self) -> None:
-        """Never the reason a run fails: what it was told is in metrics.jsonl."""
+        """Never the reason a run fails: the metrics are in metrics.jsonl."""
         closers = [self._board.close] if self._board is not None else []
         for close in [*closers, *(tracker.finish for tracker in self._others)]:
             try:
@@ -71,7 +71,7 @@ def wants_wandb(setting: str) -> bool:
 def wants_trackio(setting: str) -> bool:
     """`auto` follows the Space or server that the environment names; `always` without one records
     into a folder of the run."""
-    return _wanted("trackio", setting, any(map(os.environ.get, _TRACKIO_PLACES)))
+    return _wanted("trackio", setting, any(map(os.environ.get, _TRACKIO_ADDRESSES)))
 
 
 def _wanted(module: str, setting: str, has_place: bool) -> bool:
@@ -116,11 +116,11 @@ def _start_wandb(config: Config, run: Path) -> tuple[Any, str]:
 
 
 def _start_trackio(config: Config, run: Path) -> tuple[Any, str]:
-    places = {name: os.environ.get(name) for name in _TRACKIO_PLACES}
-    live = any(places.values()) and os.environ.get("HF_HUB_OFFLINE") != "1"
+    addresses = {name: os.environ.get(name) for name in _TRACKIO_ADDRESSES}
+    live = any(addresses.values()) and os.environ.get("HF_HUB_OFFLINE") != "1"
     if not live:
         os.environ["TRACKIO_DIR"] = str((run / "trackio").resolve())  # read when it is imported
-        for name in places:
+        for name in addresses:
             os.environ.pop(name, None)
     import trackio
 
@@ -133,7 +133,7 @@ def _start_trackio(config: Config, run: Path) -> tuple[Any, str]:
         auto_log_gpu=False,
         auto_log_cpu=False,
     )
-    space = places[_TRACKIO_PLACES[0]] or "USER/SPACE"
+    space = addresses[_TRACKIO_ADDRESSES[0]] or "USER/SPACE"
     sync = f"trackio sync --project {config.tracking.project} --space-id {space}"
     return tracker, "" if live else f"TRACKIO_DIR={run / 'trackio'} {sync}"
 

@@ -105,7 +105,7 @@ def fit_run(
             first = resume_fit(run, learner)
             if ready is not None:
                 ready(learner, run, lessons)
-            with interrupt.deferred():
+            with interrupt.deferred("epoch"):
                 epochs, every = config.iterations, config.checkpoint.every
                 fit_epochs(run, learner, lessons, first, epochs, every=every, progress=progress)
             export_adapter(learner.policies, name, config, path / "adapter")

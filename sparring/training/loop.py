@@ -94,7 +94,7 @@ async def _play(
     async with opened(parts.curriculum.all_games(), parts.config.jail):
         try:
             if demonstrated is not None:
-                with interrupt.deferred():
+                with interrupt.deferred("epoch"):
                     await imitate(run, parts, demonstrated, partial(_evaluate_apart, parts))
             first = resume_from(run, parts, resume_at)
             imitation.tidy(run.path)
@@ -143,7 +143,7 @@ async def _loop(
     batches = make_batches(parts, jobs_of, first)
     gc.freeze()  # the model and libraries stay: scanning them for garbage took a fifth of a run
     try:
-        with interrupt.deferred():
+        with interrupt.deferred("iteration"):
             for iteration in range(first + 1, config.iterations + 1):
                 await _iterate(run, parts, tracking, batches, iteration, progress)
     finally:

@@ -38,6 +38,26 @@ def refused(life: Life, *said: str) -> None:
         assert words in life.err
 
 
+@pytest.mark.parametrize(
+    ("typed", "line"),
+    [
+        ("eval gsm8k --policy nano --max-tokens -1", "'--max-tokens': Input should be greater"),
+        ("eval gsm8k", "Missing option '--policy'. See `sparring eval --help`"),
+        ("trian kuhn", "No such command 'trian'. Did you mean 'train'? See `sparring --help`"),
+        ("train kuhn --resmue", "No such option: --resmue"),
+        ("judge python x --sandbox foo", "there is no sandbox 'foo'; there are: bubblewrap"),
+        ("serve nowhere", "there is no policy 'nowhere'"),
+    ],
+)
+def test_what_is_typed_wrongly_is_answered_in_one_line(
+    tmp_path: Path, typed: str, line: str
+) -> None:
+    life = sparring(*typed.split(), cwd=tmp_path)
+    refused(life, line)
+    assert life.err.count("\n") == 1 and life.err.startswith("sparring: ") and not life.out
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_help_answers_in_half_a_second() -> None:
     # Processor time, not the clock: other tests run beside this one.
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from lives import _server, facts, sparring, train
+from safetensors.torch import load_file
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Sample
@@ -49,11 +51,30 @@ def learn(
     return {"stats": stats, "weights": {k: p.clone() for k, p in policies.state("main").items()}}
 
 
-def member(rank: int, port: int, kind: str, spread: bool, samples: Any, out: str) -> None:
+def join(rank: int, port: int) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
+def member(rank: int, port: int, kind: str, spread: bool, samples: Any, out: str) -> None:
+    join(rank, port)
     torch.save(learn(KINDS[kind], samples, World(2), spread), f"{out}/{rank}.pt")
     torch.distributed.destroy_process_group()
+
+
+@contextmanager
+def both_processes(target: Callable[..., None], *args: Any) -> Iterator[None]:
+    """`target` in two processes, which end well."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    both = [_server().Process(target=target, args=(rank, port, *args)) for rank in range(2)]
+    for process in both:
+        process.start()
+    yield
+    for process in both:
+        process.join(120)
+        assert process.exitcode == 0
 
 
 @pytest.mark.parametrize("spread", [False, True], ids=["ddp", "fsdp2"])
@@ -62,19 +83,8 @@ def test_two_processes_learn_what_one_learns(
     tmp_path: Path, make_samples: Callable[..., list[Sample]], kind: str, spread: bool
 ) -> None:
     samples = make_samples(7)
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    both = [
-        _server().Process(target=member, args=(rank, port, kind, spread, samples, str(tmp_path)))
-        for rank in range(2)
-    ]
-    for process in both:
-        process.start()
-    alone = learn(KINDS[kind], samples, World())
-    for process in both:
-        process.join(120)
-        assert process.exitcode == 0
+    with both_processes(member, kind, spread, samples, str(tmp_path)):
+        alone = learn(KINDS[kind], samples, World())
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     assert first["stats"] == second["stats"]  # and so they decide alike
     for mine, theirs in zip(first["stats"], alone["stats"], strict=True):
@@ -158,29 +168,66 @@ PAIRS = "".join(
     + "\n"
     for i in range(7)
 )
-FIT = {
-    "sft": ("finetune", "--model", "nano", "--data", "data.jsonl", "--epochs", 2, "--batch", 4,
-            "--lora-dropout", 0, "--lr", 1e-2),
-    "dpo": ("math", "dpo", "--smoke", "--model", "nano", "--preferences", "pairs.jsonl",
-            "iterations=2", "learn.batch=4", "learn.lora_dropout=0", "learn.lr=1e-2"),
-}  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", list(FIT))
-def test_two_processes_fit_what_one_fits(tmp_path: Path, kind: str) -> None:
+def test_two_processes_finetune_as_one_does(tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text(DATA)
-    (tmp_path / "pairs.jsonl").write_text(PAIRS)
-    words = ("--out", "two", "--processes", 2)
-    life = sparring(*FIT[kind], *words, cwd=tmp_path, first=one_thread)
+    words = ("finetune", "--model", "nano", "--data", "data.jsonl", "--epochs", 2, "--batch", 4)
+    words += ("--lora-dropout", 0, "--lr", 1e-2, "--out")
+    life = sparring(*words, "two", "--processes", 2, cwd=tmp_path, first=one_thread)
     assert life.code == 0, life.err
-    life = sparring(*FIT[kind], "--out", "one", cwd=tmp_path)
+    life = sparring(*words, "one", cwd=tmp_path)
     assert life.code == 0, life.err
-    two, one = facts(tmp_path / "two"), facts(tmp_path / "one")
-    assert len(two) == len(one) == 2 and one[0]["learn/loss"] != one[1]["learn/loss"]
-    for mine, theirs in zip(two, one, strict=True):
+    assert_fitted_alike(tmp_path / "two", tmp_path / "one")
+
+
+def learn_by_phases(folder: Path, helper: bool = False) -> None:
+    """What `train coherent-math` and `math sft`, `math dpo` learn, one learner after the other."""
+    from sparring.pipelines.coherent_math import phases
+    from sparring.training.finetune import help_fit, leading
+
+    if helper:
+        help_fit("cpu")
+        return
+    (folder / "pairs.jsonl").write_text(PAIRS)
+    keys = ("learn.lora_dropout=0", "learn.lr=1e-2", "learn.batch=4", "learn.warmup=0")
+    small = ("math.sft.epochs=2", "math.sft.batch=2", "tasks.limit=5", "iterations=2")
+    config = load_recipe("coherent-math", [*keys, *small], smoke=True)
+    with leading("cpu"):
+        phases.sft(config, folder / "sft")
+        model = str(folder / "sft" / "merged")
+        phases.dpo(config, model, folder / "pairs.jsonl", folder / "dpo")
+
+
+def phases_member(rank: int, port: int, folder: Path) -> None:
+    join(rank, port)
+    learn_by_phases(folder, helper=rank > 0)
+
+
+def test_two_processes_go_through_the_phases_as_one_does(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+    with both_processes(phases_member, two):
+        learn_by_phases(one)
+    for run in ("sft/lora", "dpo"):
+        assert_fitted_alike(two / run, one / run)
+
+
+def assert_fitted_alike(two: Path, one: Path) -> None:
+    """The losses, files and weights of one process."""
+    lines, expected = facts(two), facts(one)
+    assert len(lines) == 2 and expected[0]["learn/loss"] != expected[1]["learn/loss"]
+    for mine, theirs in zip(lines, expected, strict=True):
         assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-5)
-    files = [{p.name for p in (tmp_path / run).rglob("*")} for run in ("one", "two")]
-    assert files[0] == files[1]
+    weights, wanted = (
+        load_file(run / "adapter" / "adapter_model.safetensors") for run in (two, one)
+    )
+    assert weights.keys() == wanted.keys()
+    for key, weight in wanted.items():
+        assert float((weights[key] - weight).abs().max()) < 1e-3, key
+    assert any(weight.abs().max() > 0.01 for weight in wanted.values())
+    assert {p.name for p in two.rglob("*")} == {p.name for p in one.rglob("*")}
 
 
 def test_what_several_cannot_begin_is_refused_by_all(tmp_path: Path) -> None:

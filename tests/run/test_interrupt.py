@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from lives import Life, facts, sparring, train, whole
+from terminal import on_terminal
 
 from sparring.run import interrupt
 from sparring.run.config import make_config
@@ -36,7 +37,7 @@ def test_what_does_not_end_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
     began = time.monotonic()
     at_the_end = pytest.raises(interrupt.Interrupted, match="left before what remains")
-    with at_the_end, interrupt.listening(), interrupt.deferred():
+    with at_the_end, interrupt.listening(), interrupt.deferred("game"):
         with pytest.raises(interrupt.GivenUp, match="SIGTERM came"):
             asyncio.run(interrupt.in_time(judge()))
         with pytest.raises(interrupt.GivenUp), interrupt.limited():
@@ -58,7 +59,7 @@ def test_a_warning_long_ahead_gives_up_nothing(monkeypatch: pytest.MonkeyPatch) 
         await asyncio.sleep(seconds)
         return "done"
 
-    with pytest.raises(interrupt.Interrupted), interrupt.listening(), interrupt.deferred():
+    with pytest.raises(interrupt.Interrupted), interrupt.listening(), interrupt.deferred("game"):
         assert asyncio.run(interrupt.in_time(work(0.3))) == "done"
         with pytest.raises(interrupt.GivenUp):  # the limit itself came
             asyncio.run(interrupt.in_time(work(60)))
@@ -84,27 +85,35 @@ def test_where_nothing_is_under_way_it_leaves_at_once() -> None:
 BUSY = """
 import time
 from sparring.run import interrupt
-with interrupt.listening(), interrupt.deferred():
+with interrupt.listening(), interrupt.deferred("sleep"):
     print("at work", flush=True)
     time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_second_time_it_leaves_at_once(number: signal.Signals) -> None:
+def test_a_second_control_c_leaves_at_once(tmp_path: Path) -> None:
+    with on_terminal([sys.executable, "-c", BUSY], tmp_path) as terminal:
+        terminal.wait_for("at work")
+        terminal.press_control_c()
+        terminal.wait_for("SIGINT: leaving after this sleep; a second one leaves at once")
+        assert terminal.process.poll() is None
+        terminal.press_control_c()
+        assert terminal.exit_code(20) == -signal.SIGINT
+        assert "leaving at once: what was under way is lost" in terminal.text
+
+
+def test_what_launchers_pass_on_is_no_second_signal() -> None:
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen([sys.executable, "-c", BUSY], **pipes)
     assert process.stdout is not None and process.stdout.readline() == "at work\n"
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     assert process.stderr is not None and process.stderr.readline() == "\n"
-    assert f"{number.name}: ending what is under way" in process.stderr.readline()
+    assert "SIGTERM: leaving after this sleep" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    time.sleep(interrupt._SAME_S + 0.2)
     assert process.poll() is None
-    if number == signal.SIGTERM:  # sooner, it may be the same request, passed on by a launcher
-        process.send_signal(number)
-        time.sleep(interrupt._SAME_S + 0.2)
-        assert process.poll() is None
-    process.send_signal(number)
-    assert process.wait(20) == -number
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == -signal.SIGTERM
 
 
 def at_batch(count: int, number: int, hang: bool = False) -> None:
