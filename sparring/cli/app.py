@@ -266,7 +266,8 @@ def main() -> None:
     """Entry point: errors that a person can mend are one line, without a traceback."""
     console_log.install()
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[OnCurrentStderr()])
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for name in ("httpx", "torch"):  # torch prints statistics when its import is interrupted
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         code = app(prog_name="sparring", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
