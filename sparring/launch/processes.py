@@ -108,11 +108,14 @@ def together(processes: int, device: str) -> Iterator[bool]:
 
 
 def _end(started: list[subprocess.Popen[bytes]]) -> None:
-    """They leave when they are told; those that were not told, because this one fell, are ended."""
+    """Helpers at work ignore the signal and leave when the first process says so; those that are
+    still starting end by it, and those that were never told, because this one fell, are killed."""
+    for process in started:
+        process.terminate()
     for process in started:
         try:
             process.wait(5)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             process.kill()
             process.wait()
 
