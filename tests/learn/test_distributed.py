@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ from safetensors.torch import load_file
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Sample
-from sparring.launch.processes import _without_processes
+from sparring.launch.processes import _end, _without_processes
 from sparring.learn.distributed.team import check_spread
 from sparring.learn.distributed.world import World
 from sparring.run.config import LearnConfig, load_recipe
@@ -139,6 +141,12 @@ def as_if_launched() -> None:
 def test_the_words_of_a_helper_are_those_of_the_first() -> None:
     words = ["train", "kuhn", "--processes", "4", "seed=1", "--processes=2", "--smoke"]
     assert _without_processes(words) == ["train", "kuhn", "seed=1", "--smoke"]
+
+
+def test_helpers_that_are_still_starting_are_not_waited_for() -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    _end([process])
+    assert process.returncode == -signal.SIGTERM
 
 
 def test_spread_weights_are_refused_where_somebody_would_need_them_whole(
