@@ -227,6 +227,8 @@ def assert_fitted_alike(two: Path, one: Path) -> None:
     lines, expected = facts(two), facts(one)
     assert len(lines) == 2 and expected[0]["learn/loss"] != expected[1]["learn/loss"]
     for mine, theirs in zip(lines, expected, strict=True):
+        for line in (mine, theirs):  # of DPO: the share of margins above 0, where they begin
+            line.pop("learn/accuracy", None)
         assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-5)
     weights, wanted = (
         load_file(run / "adapter" / "adapter_model.safetensors") for run in (two, one)
