@@ -21,15 +21,18 @@ const Scene = ({ scene, onMove }) => {
   return html`<div class="stage" ref=${node}><${Markup} of=${scene} /></div>`;
 };
 
+const LOST = ". You lose.";
 const verdict = (seats, seat) => {
   const mine = seats.find((one) => one.seat === seat).reward;
   const best = Math.max(...seats.filter((one) => one.seat !== seat).map((one) => one.reward));
-  return mine > best ? ". You win." : mine < best ? ". You lose." : "";
+  return mine > best ? ". You win." : mine < best ? LOST : "";
 };
 
 const Over = ({ game, seat }) => {
   const [at, setAt] = useState(Math.max(0, game.frames.length - 1));
-  return html`<p class=${`ended ${game.ending.kind}`} role="status">${game.ending.words}${game.ending.kind === "void" ? "" : verdict(game.seats, seat)}</p>
+  const { words, kind } = game.ending;
+  const result = kind === "void" ? "" : verdict(game.seats, seat);
+  return html`<p class=${`ended ${result === LOST ? "draw" : kind}`} role="status">${words}${result}</p>
     ${game.frames.length > 0 && html`<div class="card"><${Board} frames=${game.frames} at=${at} onStep=${setAt} /></div>`}
     <${Conversation} game=${game} at=${game.frames[at]?.turn} by="probability" exact=${false} onTurn=${(i) => setAt(game.frames.findIndex((f) => f.turn === i))} />`;
 };
