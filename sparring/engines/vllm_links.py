@@ -154,6 +154,7 @@ class InProcess:
         else:
             path = str(weights.write())
             await self._llm.collective_rpc("reload_weights", kwargs={"weights_path": path})
+            await self._llm.collective_rpc("sparring_pack_again")
             if not all(await self._llm.collective_rpc("sparring_weights_are_loaded", args=(path,))):
                 raise RuntimeError("it has other weights than were written")
         if not await self._llm.reset_prefix_cache():

@@ -30,6 +30,17 @@ class LoadedWeights:
             return True
         return adapter is not None and _sums(adapter.loras) == _file_sums(adapter.loras, folder)
 
+    def sparring_pack_again(self) -> None:
+        """On a CPU vLLM multiplies with packed copies, and `reload_weights` leaves that of a head
+        which shares its weights with the embedding as it was."""
+        modules = list(self.model_runner.get_model().modules())
+        packed = [m for m in modules if hasattr(m, "cpu_linear") and m.weight.numel()]
+        if packed:
+            from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+
+            for module in packed:
+                dispatch_cpu_unquantized_gemm(module, remove_weight=False)
+
     def sparring_weights_are_loaded(self, folder: str) -> bool:
         """Whether the model holds the weights in this folder, of those that vLLM keeps under the
         checkpoint's own names and shapes: fused and sharded ones are not compared."""
