@@ -115,26 +115,7 @@ def slips(rng: random.Random) -> dict[str, tuple[int, int, str, str]]:
     tens = a // 10 * 10 + r  # with a last digit that is not 0
     gcd = "while b:\n        a, b = b, a % b\n    return "
     return {
-        "bound of a product": (
-            a, b,
-            f"return 1 if a * b > {a * b} else 0",
-            f"return 1 if a * b >= {a * b} else 0",
-        ),
-        "bound of a sum": (
-            x, y,
-            f"return a if {r} * a + b <= {r * x + y} else b",
-            f"return a if {r} * a + b < {r * x + y} else b",
-        ),
-        "bound of a distance": (
-            x, y,
-            f"return a if (a - {r}) ** 2 + (b + {k}) ** 2 <= {(x - r) ** 2 + (y + k) ** 2} else 3",
-            f"return a if (a - {r}) ** 2 + (b + {k}) ** 2 < {(x - r) ** 2 + (y + k) ** 2} else 3",
-        ),
-        "corner of a rectangle": (
-            x, y,
-            f"return 1 if a <= {x} and b <= {y} else a - b",
-            f"return 1 if a <= {x} and b <= {y} and (a, b) != ({x}, {y}) else a - b",
-        ),
+        **_bound_slips(a, b, x, y, r, k),
         "remainder of a pair": (
             a, -a * m % c,
             f"return a if (a * {m} + b) % {c} else b + 1",
@@ -176,22 +157,49 @@ def slips(rng: random.Random) -> dict[str, tuple[int, int, str, str]]:
     }  # fmt: skip
 
 
+def _bound_slips(
+    a: int, b: int, x: int, y: int, r: int, k: int
+) -> dict[str, tuple[int, int, str, str]]:
+    return {
+        "bound of a product": (
+            a, b,
+            f"return 1 if a * b > {a * b} else 0",
+            f"return 1 if a * b >= {a * b} else 0",
+        ),
+        "bound of a sum": (
+            x, y,
+            f"return a if {r} * a + b <= {r * x + y} else b",
+            f"return a if {r} * a + b < {r * x + y} else b",
+        ),
+        "bound of a distance": (
+            x, y,
+            f"return a if (a - {r}) ** 2 + (b + {k}) ** 2 <= {(x - r) ** 2 + (y + k) ** 2} else 3",
+            f"return a if (a - {r}) ** 2 + (b + {k}) ** 2 < {(x - r) ** 2 + (y + k) ** 2} else 3",
+        ),
+        "corner of a rectangle": (
+            x, y,
+            f"return 1 if a <= {x} and b <= {y} else a - b",
+            f"return 1 if a <= {x} and b <= {y} and (a, b) != ({x}, {y}) else a - b",
+        ),
+    }  # fmt: skip
+
+
 def pairs(count: int, seed: int) -> list[tuple[str, str, str]]:
     """(family, P, Q), `count` of each family."""
-    found = []
+    made = []
     for number in range(count):
         rng = random.Random(f"{seed} {number}")
         for family, (arity, condition) in conditions(rng).items():
             base = rng.choice(BASES[arity])
             p = f"{HEADS[arity]}    return {base}"
             q = f"{HEADS[arity]}    if {condition}:\n        return 7\n    return {base}"
-            found.append((family, p, q))
+            made.append((family, p, q))
         for family, (a, b, *bodies) in slips(rng).items():
             p, q = (f"{HEADS[2]}    {body}" for body in bodies)
-            found.append((f"slip, {family}", p, q))
+            made.append((f"slip, {family}", p, q))
             if _result(p, a, b) == _result(q, a, b):
                 raise AssertionError(f"{family}: both give the same at {a}, {b}:\n{p}\n{q}")
-    return found
+    return made
 
 
 def _result(source: str, *arguments: int) -> tuple[str, Any]:
@@ -244,9 +252,11 @@ async def speed() -> None:
             pair = accept_pair(p, q, "f")
             seeds = inputs_for(pair.signature, pair.trees, 100, 0)
             used[0] = 0.0
-            found = await search(checker.judge, pair, seeds, checker.work, checker.steps // 40, 0)
-            print(f"{name}: {found.compared} inputs in {used[0]:.2f} s, "
-                  f"{found.compared / used[0]:,.0f} a second")  # fmt: skip
+            searched = await search(
+                checker.judge, pair, seeds, checker.work, checker.steps // 40, 0
+            )
+            print(f"{name}: {searched.compared} inputs in {used[0]:.2f} s, "
+                  f"{searched.compared / used[0]:,.0f} a second")  # fmt: skip
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ weights; which algorithm made them it does not know."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -37,6 +37,7 @@ from sparring.learn.optimizer import Optimizer, make_masters
 from sparring.learn.packing import at_tokens, check_packing, read_rows
 from sparring.learn.reference import copy_rounded, follow, follow_rate
 from sparring.learn.schedules import learning_rate, linear
+from sparring.learn.scoring import score_logprobs, score_tokens
 from sparring.models.logits import logit_shape
 from sparring.models.policies import REFERENCE as REFERENCE
 from sparring.models.policies import Policies
@@ -211,42 +212,20 @@ class Learner:
         """What the critics expect before each token that is learned from, per sample."""
         values: dict[int, list[float]] = {id(sample): [] for sample in samples}
         for name, critic in self.critics.items():
+            mine = [s for s in samples if s.policy == name and any(s.mask)]
 
             def value(model: Any, batch: Batch, critic: Critic = critic) -> Tensor:
                 return critic(self.hidden(model, batch))
 
-            for sample, worth in self._score_samples(name, samples, value):
-                values[id(sample)] = worth
+            for sample, of_sample in score_tokens(self, name, mine, value):
+                values[id(sample)] = of_sample
         return [values[id(sample)] for sample in samples]
 
     def _keep_logprobs(self, name: str, lessons: Sequence[Lesson]) -> None:
         """Note the policy's own logprobs of the sampled tokens, before the first step."""
         samples = [sample for lesson in lessons for sample in members(lesson)]
-
-        def score(model: Any, batch: Batch) -> Tensor:
-            return self.logprobs(model, batch)[0]
-
-        for sample, logprobs in self._score_samples(name, samples, score):
-            following = iter(logprobs)
-            learned = [m if i else 0 for i, m in enumerate(sample.mask)]
-            sample.old_logprobs = [next(following) if m else 0.0 for m in learned]
-
-    @torch.no_grad()
-    def _score_samples(
-        self, name: str, samples: Sequence[Sample], score: Callable[[Any, Batch], Tensor]
-    ) -> Iterator[tuple[Sample, list[float]]]:
-        """One number for each token that a policy learns from, sample by sample."""
-        mine = [s for s in samples if s.policy == name and any(s.mask)]
-        pad = self.policies.tokenizer.pad_token_id
-        for micro in by_budget(mine, self.budget):
-            read = [sample for lesson in micro for sample in members(lesson)]
-            batch = collate(read, pad, self.policies.device)
-            with self.policies.using(name) as model:
-                numbers = score(model, batch)
-            by_sample: list[list[float]] = [[] for _ in read]
-            for i, number in zip(batch.sample_N.tolist(), numbers.tolist(), strict=True):
-                by_sample[i].append(number)
-            yield from zip(read, by_sample, strict=True)
+        for sample, logprobs in score_logprobs(self, name, samples):
+            sample.old_logprobs = logprobs
 
     def _optimizer_batches(
         self, name: str, lessons: list[Lesson], iteration: int, epoch: int
@@ -381,12 +360,11 @@ class Learner:
         if name in self.references and self.config.moving_reference:
             rate = follow_rate(self.config, self.reference_updates[name])
             self.reference_updates[name] += 1
-            follow(self.references[name], self.optimizers[name].masters, rate)
-            self._write_reference(name)
+            self._follow(name, self.optimizers[name].masters, rate)
 
-    def _write_reference(self, name: str) -> None:
-        parameters = self.policies.parameters(f"{REFERENCE}_{name}")
-        copy_rounded(self.references[name], parameters)
+    def _follow(self, name: str, weights: dict[str, Tensor], rate: float) -> None:
+        follow(self.references[name], weights, rate)
+        copy_rounded(self.references[name], self.policies.parameters(f"{REFERENCE}_{name}"))
 
     def dismiss(self) -> None:
         """Nothing more will be learned; for learners that others wait for."""
@@ -418,5 +396,4 @@ class Learner:
                 self.critic_optimizers[name].load(state[f"{name}.critic_optimizer"])
             if name in self.references:
                 self.reference_updates[name] = int(state[f"{name}.reference"][UPDATES])
-                follow(self.references[name], state[f"{name}.reference"], 1.0)
-                self._write_reference(name)
+                self._follow(name, state[f"{name}.reference"], 1.0)

@@ -5,11 +5,15 @@ their speed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TypeVar
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -66,3 +70,10 @@ def use_threads(count: int) -> None:
 def bench() -> ThreadPoolExecutor | None:
     current = _current.get()
     return current.thread if current else None
+
+
+async def on_bench(compute: Callable[[], Result]) -> Result:
+    """Compute on the shared thread where there is one, here otherwise."""
+    if (thread := bench()) is None:
+        return compute()
+    return await asyncio.get_running_loop().run_in_executor(thread, compute)

@@ -1,10 +1,10 @@
 """What every long job shares, whatever it makes: one writer in its folder, signals that end it in
-good order, a console log, and going on from the newest whole checkpoint."""
+good order, a console log, one loop over its steps, and resuming from the newest checkpoint."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,35 @@ def working_in(folder: Path) -> Iterator[None]:
     part of it."""
     with interrupt.listening(), writing(folder), console_log.kept(folder):
         yield
+
+
+async def run_steps(
+    done: int,
+    total: int,
+    step: Callable[[range], Awaitable[None]],
+    *,
+    size: int = 1,
+    what: str = "iteration",
+    kept: str = "with a checkpoint",
+) -> None:
+    """The loop of every resumable job: calls `step` with the indices of the next `size` items until
+    all are done. A step writes what it made before it returns; after a signal the loop ends with
+    the step that is running, or, when that is given up, with the one before."""
+    with interrupt.deferred("batch" if size > 1 else what):
+        while done < total:
+            indices = range(done, min(done + size, total))
+            try:
+                await step(indices)
+            except interrupt.GivenUp:
+                interrupt.leave(done, total, what, kept)
+                raise
+            done = indices.stop
+            interrupt.leave(done, total, what, kept)
+
+
+def checkpoint_due(step: int, last: int, every: int) -> bool:
+    """Whether to save after a step: every so often, at the end, and before leaving for a signal."""
+    return step % every == 0 or step == last or interrupt.asked()
 
 
 def resume_latest(

@@ -13,6 +13,7 @@ from typing import Any
 
 from sparring.core.errors import ConfigError
 from sparring.run import interrupt
+from sparring.run.job import run_steps
 from sparring.run.lock import writing_file
 from sparring.run.outputs import cache_folder
 from sparring.run.rundir import differing, digest, mend, read_object, write_whole
@@ -36,23 +37,16 @@ async def in_batches(
     the numbers it is given. Without a file nothing is kept until the end."""
     records = [] if path is None else read_whole(path, ids, batch)
 
-    def leave() -> None:
-        interrupt.leave(len(records), len(ids), what, "all of them on record")
+    async def step(indices: range) -> None:
+        made = await interrupt.in_time(work(indices))
+        if path is not None:
+            _append(path, made)
+        records.extend(made)
+        if progress is not None:
+            progress(records)
 
-    with interrupt.deferred("batch"):
-        while len(records) < len(ids):
-            numbers = range(len(records), min(len(records) + batch, len(ids)))
-            try:
-                made = await interrupt.in_time(work(numbers))
-            except interrupt.GivenUp:
-                leave()
-                raise
-            if path is not None:
-                _append(path, made)
-            records += made
-            if progress is not None:
-                progress(records)
-            leave()
+    kept = "all of them on record"
+    await run_steps(len(records), len(ids), step, size=batch, what=what, kept=kept)
     return records
 
 

@@ -3,6 +3,7 @@ that is a policy wherever one is asked for."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +17,11 @@ from sparring.core.errors import ConfigError
 from sparring.core.types import MAIN, Lesson, members
 from sparring.learn.demonstrations import Demonstration, to_samples
 from sparring.models.chat import Chat
-from sparring.models.compute_thread import threads, use_threads
+from sparring.models.compute_thread import on_bench, threads, use_threads
 from sparring.models.device import choose_device
 from sparring.run import checkpoint, interrupt, rank
 from sparring.run.config import Config, make_config
-from sparring.run.job import resume_latest, working_in
+from sparring.run.job import checkpoint_due, resume_latest, run_steps, working_in
 from sparring.run.rundir import RunDir, append, digest, read_object, write_whole
 from sparring.training.metrics import memory_peaks
 
@@ -105,14 +106,14 @@ def fit_run(
             first = resume_fit(run, learner)
             if ready is not None:
                 ready(learner, run, lessons)
-            with interrupt.deferred("epoch"):
-                epochs, every = config.iterations, config.checkpoint.every
-                fit_epochs(run, learner, lessons, first, epochs, every=every, progress=progress)
+            epochs, every = config.iterations, config.checkpoint.every
+            fit = fit_epochs(run, learner, lessons, first, epochs, every=every, progress=progress)
+            asyncio.run(fit)
             export_adapter(learner.policies, name, config, path / "adapter")
     return run
 
 
-def fit_epochs(
+async def fit_epochs(
     run: RunDir,
     learner: Learner,
     lessons: Sequence[Lesson],
@@ -126,25 +127,23 @@ def fit_epochs(
     """Go over the lessons, from epoch `first` on; a line of metrics for each, a checkpoint for
     every `every`-th, of which the last `keep` stay."""
     tokens = sum(len(s.ids) for lesson in lessons for s in members(lesson))
-    for epoch in range(first + 1, epochs + 1):
-        began = time.perf_counter()
-        try:
-            with interrupt.limited():
-                stats = learner.fit(lessons, epoch - 1, epochs)
-        except interrupt.GivenUp:
-            interrupt.leave(epoch - 1, epochs, "epoch")
-            raise
+
+    async def fit(indices: range) -> None:
+        epoch, began = indices.stop, time.perf_counter()
+        with interrupt.limited():
+            stats = await on_bench(partial(learner.fit, lessons, epoch - 1, epochs))
         spent = time.perf_counter() - began
         metrics = {"iteration": epoch, "lessons": len(lessons), **stats}
         metrics |= {"time/learn_s": spent, "tokens_per_s": tokens / spent, **memory_peaks()}
         append(run.metrics, metrics)
-        if epoch % every == 0 or epoch == epochs or interrupt.asked():
+        if checkpoint_due(epoch, epochs, every):
             _save(run, learner, epoch)
             if keep is not None:
                 checkpoint.prune(run.checkpoints, keep, set())
         if progress is not None:
             progress(metrics)
-        interrupt.leave(epoch, epochs, "epoch")
+
+    await run_steps(first, epochs, fit, what="epoch")
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import json
 import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ from sparring.core.types import (
     derive,
 )
 from sparring.credit.samples import to_samples
-from sparring.models.compute_thread import bench
 from sparring.run import checkpoint
 from sparring.run.config import Config
 from sparring.run.imitated import imitated
@@ -222,11 +220,7 @@ async def imitate(
     learner.restart(learn_config(parts.config))
     first = resume_fit(folder, learner)
     async with parts.engine.learning():
-        fit = partial(fit_epochs, folder, learner, demonstrated.lessons, first, epochs, keep=1)
-        if bench() is None:
-            fit()
-        else:
-            await asyncio.get_running_loop().run_in_executor(bench(), fit)
+        await fit_epochs(folder, learner, demonstrated.lessons, first, epochs, keep=1)
     learner.restart(parts.config.learn)
     parts.engine.publish()
     results["after"] = await evaluate(run.path)

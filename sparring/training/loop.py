@@ -24,7 +24,7 @@ from sparring.models.compute_thread import workbench
 from sparring.models.device import choose_device
 from sparring.run import checkpoint, interrupt
 from sparring.run.config import Config
-from sparring.run.job import working_in
+from sparring.run.job import checkpoint_due, run_steps, working_in
 from sparring.run.rundir import RunDir, append, read_log
 from sparring.run.schedule import Step
 from sparring.run.tracking import Tracking
@@ -142,10 +142,12 @@ async def _loop(
 
     batches = make_batches(parts, jobs_of, first)
     gc.freeze()  # the model and libraries stay: scanning them for garbage took a fifth of a run
+
+    async def iterate(indices: range) -> None:
+        await _iterate(run, parts, tracking, batches, indices.stop, progress)
+
     try:
-        with interrupt.deferred("iteration"):
-            for iteration in range(first + 1, config.iterations + 1):
-                await _iterate(run, parts, tracking, batches, iteration, progress)
+        await run_steps(first, config.iterations, iterate)
     finally:
         gc.unfreeze()
         await batches.close()
@@ -210,7 +212,6 @@ async def _iterate(
     if best or _checkpoint_due(parts, step, iteration):
         parts.save(run, iteration, await batches.state(iteration))
     progress(metrics)
-    interrupt.leave(iteration, config.iterations)
 
 
 @contextmanager
@@ -241,12 +242,8 @@ def _is_best(parts: Parts, metrics: dict[str, Any], iteration: int) -> bool:
 
 def _checkpoint_due(parts: Parts, step: Step | None, iteration: int) -> bool:
     config = parts.config
-    return (
-        iteration % config.checkpoint.every == 0
-        or iteration == config.iterations
-        or (step is not None and checkpoint_names.due(config, step))
-        or interrupt.asked()
-    )
+    regular = checkpoint_due(iteration, config.iterations, config.checkpoint.every)
+    return regular or (step is not None and checkpoint_names.due(config, step))
 
 
 async def _played(run: RunDir, parts: Parts, batches: InTurn | Ahead, iteration: int) -> Played:
@@ -257,7 +254,6 @@ async def _played(run: RunDir, parts: Parts, batches: InTurn | Ahead, iteration:
     except interrupt.GivenUp:
         if iteration - 1 not in checkpoint.steps(run.checkpoints):
             parts.save(run, iteration - 1, await batches.state(iteration - 1))
-        interrupt.leave(iteration - 1, parts.config.iterations)
         raise
 
 

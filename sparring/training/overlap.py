@@ -21,7 +21,7 @@ from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Sampling, episode_from_json, episode_to_json
 from sparring.credit.credit import differing, groups
-from sparring.models.compute_thread import bench
+from sparring.models.compute_thread import on_bench
 from sparring.run import interrupt, rank
 from sparring.run.config import Config
 
@@ -54,9 +54,7 @@ class InTurn:
 
     async def learn(self, lesson: Callable[[], Result]) -> Result:
         async with self.parts.engine.learning():
-            if bench() is None:
-                return lesson()
-            return await asyncio.get_running_loop().run_in_executor(bench(), lesson)
+            return await on_bench(lesson)
 
     def learned(self, iteration: int) -> None:
         """Called when the weights of an iteration are final."""

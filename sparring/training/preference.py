@@ -50,26 +50,11 @@ def to_pair(chat: Chat, preference: Preference, policy: str = MAIN) -> Pair:
 
 def add_reference(learner: Learner, pairs: Sequence[Pair], reference: str = BASE) -> None:
     """The reference's logprob of every token to learn from, written into the samples."""
-    import torch
+    from sparring.learn.scoring import score_logprobs
 
-    from sparring.learn.batches import by_budget, collate
-
-    pad = learner.policies.tokenizer.pad_token_id
-    samples: list[Lesson] = [sample for pair in pairs for sample in members(pair)]
-    for micro in by_budget(samples, learner.budget):
-        batch = collate([s for x in micro for s in members(x)], pad, learner.policies.device)
-        with torch.no_grad(), learner.policies.using(reference) as model:
-            logprobs = learner.logprobs(model, batch)[0].tolist()
-        _write(micro, logprobs)
-
-
-def _write(samples: Sequence[Lesson], logprobs: Sequence[float]) -> None:
-    left = iter(logprobs)
-    for lesson in samples:
-        for sample in members(lesson):
-            sample.logprobs = [
-                next(left) if t and masked else 0.0 for t, masked in enumerate(sample.mask)
-            ]
+    samples = [sample for pair in pairs for sample in members(pair)]
+    for sample, logprobs in score_logprobs(learner, reference, samples):
+        sample.logprobs = logprobs
 
 
 def fit_preferences(
@@ -109,11 +94,15 @@ def cached(path: Path, pairs: Sequence[Pair], compute: Callable[[], None]) -> No
     import torch
     from safetensors.torch import load_file, save_file
 
+    from sparring.learn.scoring import at_learned
+
     samples: list[Sample] = [sample for pair in pairs for sample in members(pair)]
     if path.is_file():
         kept = load_file(path)["logprobs"].tolist()
         if len(kept) == sum(sum(s.mask) for s in samples):
-            _write(samples, kept)
+            left = iter(kept)
+            for sample in samples:
+                sample.logprobs = at_learned(sample, left)
             return
     compute()
     flat = [x for s in samples for x, m in zip(s.logprobs, s.mask, strict=True) if m]

@@ -8,8 +8,9 @@ from typing import Any
 
 from sparring.core.types import Verdict
 from sparring.judge.python.expressions import TooMuch, evaluate
+from sparring.judge.python.hoisting import Check
 from sparring.judge.python.names import BUILTINS
-from sparring.judge.python.plan import BadTests, Check, Plan, for_the_link, plan_tests
+from sparring.judge.python.plan import BadTests, Plan, for_the_link, plan_tests
 from sparring.judge.sandbox.bwrap import SandboxMissing
 from sparring.judge.sandbox.inside import wire
 from sparring.judge.sandbox.outcome import LARGE, Execution, Limits

@@ -72,13 +72,7 @@ def eval_benchmark(
     try:
         ks = parse_k(k, samples)
         source = find_data(name, str(data) if data else None)
-        # EvalPlus' inputs keep its own solutions busy for longer, and one needs more than a GiB.
-        plus = name in evalplus.FILES
-        judge = Judge(
-            timeout_s=timeout_s or (60.0 if plus else 10.0),
-            memory_mb=4096 if plus else 1024,
-            sandbox=sandbox,
-        )
+        judge = _judge(name, timeout_s, sandbox)
         known = {"benchmark": name, "policy": policy, "data": source}
         if policy == REFERENCE:
             tasks = load(name, source, None, problems)
@@ -109,6 +103,13 @@ def eval_benchmark(
         return 2
     print(json.dumps(result) if as_json else as_text(result), file=out or sys.stdout)
     return 1 if result["void"] else 0
+
+
+def _judge(name: str, timeout_s: float | None, sandbox: str) -> Judge:
+    # EvalPlus' inputs keep its own solutions busy for longer, and one needs more than a GiB.
+    plus = name in evalplus.FILES
+    seconds, memory_mb = (60.0, 4096) if plus else (10.0, 1024)
+    return Judge(timeout_s=timeout_s or seconds, memory_mb=memory_mb, sandbox=sandbox)
 
 
 def _record(
