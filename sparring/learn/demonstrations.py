@@ -6,7 +6,7 @@ that any model and any attention will do; or, with `learn.packing`, laid end to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,9 +99,3 @@ def to_samples(
     """Demonstrations as samples; those longer than the model's context are left out."""
     samples = [to_sample(chat, one, policy) for one in demonstrations]
     return [s for s in samples if limit is None or len(s.ids) <= limit]
-
-
-def padding(samples: Sequence[Sample], batches: Sequence[Sequence[Sample]]) -> float:
-    """The share of positions in padded batches that hold nothing."""
-    room = sum(len(batch) * max(len(s.ids) for s in batch) for batch in batches)
-    return 1 - sum(len(s.ids) for s in samples) / room

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from torch import Tensor, nn
 
 from sparring.core.types import BASE, derive
@@ -286,11 +286,6 @@ class LoraPolicies(Policies):
         be asked of these policies afterwards."""
         self.check(name)
         return self._peft.merge_and_unload(adapter_names=[slot_name(name)])
-
-    def adopt(self, name: str, state: dict[str, Tensor]) -> None:
-        """Weights in peft's own naming."""
-        self._loads += 1
-        set_peft_model_state_dict(self._peft, state, adapter_name=slot_name(name))
 
 
 def slot_name(name: str) -> str:

@@ -14,8 +14,7 @@ from lives import Moment, facts, sparring
 from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling
 from sparring.engines.load import load_engine
-from sparring.learn.batches import by_budget
-from sparring.learn.demonstrations import Demonstration, padding, read_demonstrations, to_samples
+from sparring.learn.demonstrations import Demonstration, read_demonstrations, to_samples
 from sparring.models.chat import Chat
 from sparring.models.loading import load_model
 from sparring.models.trained import find_trained
@@ -64,12 +63,11 @@ def test_what_the_engine_would_show_is_what_is_learned_after(data: Path):
     assert sample.ids[: len(prompt)] == prompt and not any(sample.mask[: len(prompt)])
 
 
-def test_too_long_demonstrations_are_left_out_and_padding_is_known(data: Path):
+def test_too_long_demonstrations_are_left_out(data: Path):
     chat = Chat(load_model("nano")[1])
     shown = [Demonstration.of("", "x" * n, "y") for n in (1, 5, 50)]
     samples = to_samples(chat, shown, limit=20)
     assert [len(s.ids) for s in samples] == [6, 10]
-    assert padding(samples, by_budget(samples, 100)) == pytest.approx(1 - 16 / 20)
 
 
 def test_a_fine_tuning_that_died_equals_one_that_did_not(tmp_path: Path, data: Path):

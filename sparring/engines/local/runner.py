@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sparring.engines.local import torch_ops
+from sparring.engines.local.decode_state import DecodeState
 from sparring.engines.local.decoder import Cache, Decoder
 from sparring.engines.local.generate import out_of_memory, stopped
 from sparring.engines.local.invariant import (
@@ -30,8 +30,8 @@ from sparring.engines.local.invariant import (
     without_split_k,
 )
 from sparring.engines.local.masking import mask_logits
-from sparring.engines.local.paged_cache import BLOCK, SCRATCH, PagedCache
-from sparring.engines.local.pages import CHUNK, Pages, reading
+from sparring.engines.local.paged_cache import BLOCK, PagedCache
+from sparring.engines.local.pages import CHUNK, reading
 from sparring.engines.local.rows import Row
 from sparring.engines.local.sampling import draw as draw_truncated
 from sparring.engines.local.sampling import uniforms
@@ -51,8 +51,6 @@ SHARE = 0.5  # of a GPU's free memory, for keys and values
 CPU_BYTES = 4 * 2**30
 FIRST_BLOCKS = 64  # that a cache begins with
 HEAD_ROWS = 512  # rows of logits at a time
-_STATE = ("token", "position", "seed", "drawn", "left", "adapter")
-
 
 Drawn = tuple[list[Row], Tensor, Tensor]  # rows with a token and a logprob of each
 
@@ -93,8 +91,7 @@ class Runner:
         self._drop_graphs()
         self._wants_invariance, self._sizes, self._step_of_rows = invariant, list[int](), 0
         self._fastest: dict[int, int] = {}  # by size, once steps have been timed
-        self.row_invariant = invariant  # until it is found out that it cannot be had
-        self._buffers_made = False
+        self.row_invariant = invariant  # until a try shows that the model is not
 
     # ── what the engine asks for ────────────────────────────────────────────────────────────────
 
@@ -239,7 +236,7 @@ class Runner:
             if len(self._adapters) != before:
                 self._sizes, self._step_of_rows, self._fastest = [], 0, {}
                 self._drop_graphs()
-                self._buffers_made = False  # other sizes may agree now
+                vars(self).pop("_state", None)  # other sizes may agree now
         if self._sizes or self._step_of_rows:
             return
         if self.captures:
@@ -266,21 +263,7 @@ class Runner:
         self._fastest = fastest_sizes([s for s in self._sizes if s <= most], self._time_step)
 
     def _time_step(self, rows: int) -> float:
-        """Seconds that a captured step of so many rows takes, all of them padding: what attention
-        adds for real rows is the same for any size."""
-        for values in self._state.values():
-            values.zero_()
-        self._table.fill_(SCRATCH)
-        step, times = self._step_of(rows, CHUNK), list[float]()
-        for _ in range(TIMED_STEPS):
-            self._turn.zero_()
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            step()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end) / 1000)
-        return min(times)
+        return self._state.time(lambda: self._step_of(rows, CHUNK), TIMED_STEPS)
 
     # ── reading prompts ─────────────────────────────────────────────────────────────────────────
 
@@ -298,13 +281,8 @@ class Runner:
         if self._adapters:
             adapter_B = self._whole([*(span.row.adapter for span in spans), -1])
             adapter_N = adapter_B[pages.row_N]
-        hidden_NH = self.decoder.hidden(
-            self._whole(ids + [0] * (size - len(ids))),
-            adapter_N,
-            self.kit,
-            self._caches(),
-            pages,
-        )
+        id_N = self._whole(ids + [0] * (size - len(ids)))
+        hidden_NH = self.decoder.hidden(id_N, adapter_N, self.kit, self._caches(), pages)
         last, drawing = -1, list[tuple[Row, int]]()
         for span in spans:
             last += span.end - span.start
@@ -316,7 +294,7 @@ class Runner:
         return drawn
 
     def _draw_first(self, drawing: list[tuple[Row, int]], hidden_NH: Tensor) -> list[Drawn]:
-        at = [place for _, place in drawing]
+        at = [position for _, position in drawing]
         at += [0] * (self._padded(len(at)) - len(at))
         logits_BV = F.linear(hidden_NH[self._whole(at)], self.decoder.head)
         rows, index, copies = list[Row](), list[int](), list[tuple[int, int]]()
@@ -372,14 +350,13 @@ class Runner:
     def _decode(self, rows: list[Row]) -> None:
         """Some steps for all rows, and one look at what they drew: what a row draws after its end
         is dropped."""
-        if not self._buffers_made:
-            self._make_buffers()
         if self._sizes and not self._fastest:
             self._time_sizes()
         steps = min(self._steps(), max(row.left for row in rows))
         n, size = len(rows), self._padded(len(rows))
         longest = max(min(row.length - 1 + steps, row.needs - 1) for row in rows)
-        self._load(rows, size, longest)
+        state = self._state
+        state.load(rows, size, longest)
         if self.captures:  # few graphs: each for a power of two of chunks
             longest = CHUNK << (max(0, longest - 1) // CHUNK).bit_length()
         step = self._step_of(size, longest)
@@ -387,53 +364,23 @@ class Runner:
         for number in range(steps):
             step()
             if truncated:
-                drawn_B = self._state["drawn"][:n]
-                seed_B = self._state["seed"][:n]
                 token_B, logprob_B = self._truncated(
-                    rows, self._logits[:n], seed_B, drawn_B - 1,
-                    self._tokens[number, :n], self._logprobs[number, :n],
+                    rows, state.logits_BV[:n], state.columns["seed"][:n],
+                    state.columns["drawn"][:n] - 1,
+                    state.token_SB[number, :n], state.logprob_SB[number, :n],
                 )  # fmt: skip
-                self._state["token"][:n] = self._tokens[number, :n] = token_B
-                self._logprobs[number, :n] = logprob_B
-        tokens = self._tokens[:steps, :n].T.tolist()
-        logprobs = self._logprobs[:steps, :n].T.tolist()
+                state.columns["token"][:n] = state.token_SB[number, :n] = token_B
+                state.logprob_SB[number, :n] = logprob_B
+        tokens = state.token_SB[:steps, :n].T.tolist()
+        logprobs = state.logprob_SB[:steps, :n].T.tolist()
         for row, ids, values in zip(rows, tokens, logprobs, strict=True):
             self._append(row, ids, values)
             row.computed = row.length - 1
 
-    def _make_buffers(self) -> None:
+    @cached_property
+    def _state(self) -> DecodeState:
         most = max(self._padded(self.scheduler.max_rows), 1)
-        whole = {"dtype": torch.int64, "device": self.device}
-        self._state = {name: torch.zeros(most, **whole) for name in _STATE}
-        self._each, self._one = torch.arange(most, **whole), torch.ones(most, **whole)
-        self._turn = torch.zeros(most, **whole)
-        self._temperature = torch.ones(most, dtype=torch.float32, device=self.device)
-        self._table = torch.zeros(most, -(-self.decoder.limit // BLOCK) + 1, **whole)
-        self._tokens = torch.zeros(STEPS, most, **whole)
-        self._logprobs = torch.zeros(STEPS, most, dtype=torch.float32, device=self.device)
-        self._logits = torch.zeros(
-            most, len(self.decoder.head), dtype=self.dtype, device=self.device
-        )
-        self._buffers_made = True
-
-    def _load(self, rows: list[Row], size: int, longest: int) -> None:
-        """The state of these rows, and of padding that writes to nobody's block, on the device."""
-        n, width = len(rows), -(-longest // BLOCK) or 1
-        state = np.zeros((len(_STATE), size), dtype=np.int64)
-        columns = [
-            (r.token_ids[-1], r.length - 1, r.seed, len(r.token_ids), r.left, r.adapter)
-            for r in rows
-        ]
-        state[:, :n] = np.array(columns, dtype=np.int64).T
-        table = np.full((size, width), SCRATCH, dtype=np.int64)
-        for i, row in enumerate(rows):
-            table[i, : len(row.blocks)] = row.blocks[:width]
-        moved = torch.from_numpy(state).to(self.device)
-        for name, values in zip(_STATE, moved, strict=True):
-            self._state[name][:size] = values
-        self._table[:size, :width] = torch.from_numpy(table).to(self.device)
-        self._temperature[:n] = self._real([row.sampling.temperature for row in rows])
-        self._turn.zero_()
+        return DecodeState(self.decoder, most, STEPS, self.decoder.head)
 
     def _drop_graphs(self) -> None:
         self._graphs: dict[Any, Any] = {}
@@ -446,47 +393,27 @@ class Runner:
             return step
         key = (size, longest, len(self._adapters))
         if key not in self._graphs:
-            kept = {name: values.clone() for name, values in self._state.items()}
-            table = self._table.clone()
-            self._table.fill_(SCRATCH)  # what warming up writes, nobody reads
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):
-                step()
-            torch.cuda.current_stream().wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
             self._pool = self._pool or torch.cuda.graph_pool_handle()
-            # Of this thread alone: another one may be learning, and allocate, meanwhile.
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                step()
-            self._graphs[key] = graph
-            for name, values in kept.items():
-                self._state[name].copy_(values)
-            self._table.copy_(table)
-            self._turn.zero_()
+            self._graphs[key] = self._state.capture(step, self._pool)
         return self._graphs[key].replay
 
     def _step(self, size: int, longest: int) -> None:
-        state, each = self._state, self._each[:size]
-        pages = Pages(
-            state["position"][:size], each, self._table[:size], each, each, self._one[:size], 1,
-            longest,
-        )  # fmt: skip
+        state, columns = self._state, self._state.columns
         hidden = self.decoder.hidden(
-            state["token"][:size],
-            state["adapter"][:size] if self._adapters else None,
+            columns["token"][:size],
+            columns["adapter"][:size] if self._adapters else None,
             self.kit,
             self._caches(),
-            pages,
+            state.pages(size, longest),
         )
-        logits = self._logits[:size]
+        logits = state.logits_BV[:size]
         torch.mm(hidden, self.decoder.head.T, out=logits)
         shape = self.decoder.logits
         token, logprob = self.kit.draw(
-            logits, self._temperature[:size], state["seed"][:size], state["drawn"][:size],
+            logits, state.temperature_B[:size], columns["seed"][:size], columns["drawn"][:size],
             shape.scale, shape.cap,
         )  # fmt: skip
-        self.kit.advance(token, logprob, state, self._turn, self._tokens, self._logprobs)
+        self.kit.advance(token, logprob, columns, state.step_B, state.token_SB, state.logprob_SB)
 
     def _whole(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)

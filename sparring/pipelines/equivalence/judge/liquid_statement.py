@@ -79,8 +79,7 @@ class Scope:
 
 
 def split_arrows(tokens: Sequence[Token]) -> list[list[Token]]:
-    parts: list[list[Token]] = [[]]
-    depth = 0
+    parts, depth = [list[Token]()], 0
     for token in tokens:
         depth += (token.text in "([{") - (token.text in ")]}")
         if token.text == "->" and depth == 0:
@@ -101,8 +100,8 @@ def parse_annotation(annotation: Token) -> tuple[str, list[Token]]:
         return "reflect", inner[1:]
     if len(words) < 3 or words[1] != "::" or inner[0].kind not in ("name", "symbol"):
         raise refuse(
-            f"line {annotation.line}: {text} has no place in a proof; what has is "
-            "{-@ name :: x:T -> { equation } @-} for a lemma and {-@ reflect name @-} for a helper"
+            f"line {annotation.line}: {text} is not allowed in a proof; a lemma is written "
+            "{-@ name :: x:T -> { equation } @-}, and a helper {-@ reflect name @-}"
         )
     if "." in words[0] and inner[0].kind == "name":
         raise refuse(f"line {annotation.line}: {words[0]} is not yours to say anything of")
