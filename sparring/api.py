@@ -75,7 +75,7 @@ class Run:
                 "game": episode.game,
                 "seat": turn.seat,
                 "policy": turn.policy,
-                "prompt": turn.shown,
+                "prompt": turn.prompt,
                 "reply": turn.text,
                 "tokens": len(turn.token_ids),
                 "logprob": sum(turn.logprobs),

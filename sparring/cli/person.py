@@ -71,7 +71,7 @@ def with_person(speak: Speak, ask: Callable[[str], str], say: Callable[[str], No
             again = f"{text.strip()!r} is not one of: {', '.join(actions)}\n{request.seat}> "
             text = await _typed(ask, again)
         return Turn(
-            seat=request.seat, policy=PERSON, shown=prompt, text=text.strip(), finish="person"
+            seat=request.seat, policy=PERSON, prompt=prompt, text=text.strip(), finish="person"
         )
 
     return answer

@@ -57,10 +57,10 @@ def finetune(
 ) -> None:
     """Fine-tune LoRA on demonstrations, with a checkpoint after each epoch."""
     from sparring.cli.finetune import finetune_file
-    from sparring.launch.processes import together
+    from sparring.launch.processes import process_group
     from sparring.run.outputs import need_folder
 
-    with together(processes, "auto") as leads:
+    with process_group(processes, "auto") as leads:
         if leads:
             need_folder(out, "--out")
             result = finetune_file(
@@ -99,7 +99,7 @@ def selfplay(
     from sparring.cli.progress import Live
     from sparring.models.trained import game_options, trained_sampling
     from sparring.run.outputs import need_folder
-    from sparring.training.selfplay import generate, make_plan
+    from sparring.training.selfplay import make_plan, play_plan
 
     plan = make_plan(
         game, options or [], game_options(game, policy, None), policy=policy, games=games,
@@ -110,10 +110,10 @@ def selfplay(
     folder = out or Path("data") / name
     need_folder(folder, "--out")
     if as_json:
-        say(generate(plan, folder, resume=resume), as_json)
+        say(play_plan(plan, folder, resume=resume), as_json)
         return
     with Live(console, f"{game} · {policy}", games) as live:
-        result = generate(plan, folder, resume=resume, progress=live)
+        result = play_plan(plan, folder, resume=resume, progress=live)
     say(result, as_json)
 
 

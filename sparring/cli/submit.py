@@ -37,7 +37,7 @@ def submit(
     chosen = launcher or ("accelerate" if nodes > 1 or gpus > 1 else "plain")
     if chosen not in slurm.LAUNCHERS:
         raise ConfigError(f"there is no launcher {chosen!r}; {nearest(chosen, slurm.LAUNCHERS)}")
-    job = slurm.Job(
+    job = slurm.BatchJob(
         recipe=str(Path(recipe).resolve()) if recipe.endswith((".yaml", ".yml")) else recipe,
         run=run or default_folder(config.recipe + ("-smoke" if smoke else ""), False),
         overrides=tuple(overrides or ()), nodes=nodes, gpus=gpus, time=time, partition=partition,

@@ -32,22 +32,22 @@ def boxed(text: str) -> str | None:
 
 def answer(text: str) -> str:
     r"""The action a text names: its last box, or, without any box, the whole of it."""
-    found = boxed(text)
-    found = (text if found is None else found).strip()
+    inner = boxed(text)
+    inner = (text if inner is None else inner).strip()
     # Real models like \boxed{\text{bet}}; it says the same.
-    if found.startswith(r"\text{") and found.endswith("}"):
-        found = found[len(r"\text{") : -1].strip()
-    if found.startswith("[") and found.endswith("]"):
-        found = found[1:-1].strip()
-    return found
+    if inner.startswith(r"\text{") and inner.endswith("}"):
+        inner = inner[len(r"\text{") : -1].strip()
+    if inner.startswith("[") and inner.endswith("]"):
+        inner = inner[1:-1].strip()
+    return inner
 
 
 def named(text: str, actions: Sequence[str]) -> int | None:
     """The number of the action a text names; in whatever case, where that leaves no doubt."""
-    found = answer(text)
-    if found in actions:
-        return actions.index(found)
-    alike = [i for i, action in enumerate(actions) if action.casefold() == found.casefold()]
+    given = answer(text)
+    if given in actions:
+        return actions.index(given)
+    alike = [i for i, action in enumerate(actions) if action.casefold() == given.casefold()]
     return alike[0] if len(alike) == 1 else None
 
 

@@ -43,7 +43,7 @@ class Clock:
         else:
             self._spent["judge" if self._working["judge"] else "wait"] += passed
 
-    def take(self) -> dict[str, float]:
+    def lap(self) -> dict[str, float]:
         """Seconds since this was last asked. `generate`, `judge` (while no engine spoke) and `wait`
         (neither: games, prompts, the event loop) add up to the whole; `judge_meanwhile` is the
         part of `generate` in which a judge was at work too."""

@@ -122,7 +122,7 @@ async def play(
 
 
 async def _outcome(job: Job, table: Table) -> Outcome:
-    """How the game ended. What is wrong with its own code is said with file and line."""
+    """How the game ended. An error in its own code is reported with file and line."""
     try:
         outcome: Any = await job.game.play(job.task, table)
     except BUGS as error:

@@ -1,4 +1,4 @@
-"""Escaping and numbers for people, the same wherever something is shown."""
+"""Escaping and numbers for people, the same on every surface."""
 
 from __future__ import annotations
 

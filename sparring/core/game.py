@@ -154,8 +154,8 @@ class Game:
         return []
 
     def scene(self, view: View, seat: str) -> str:
-        """A position as the player to move sees it, as SVG or HTML, for whoever plays in a browser;
-        an element with `data-action` is a move to click on."""
+        """A position as the player to move sees it, as SVG or HTML, for a browser; an
+        element with `data-action` is a move to click on."""
         return ""
 
     def record(self, episode: Episode) -> dict[str, Any]:
@@ -184,11 +184,11 @@ class Game:
 
     def perfect(self, view: View, seed: int) -> str:
         """The action of a perfect player, for games that are solved."""
-        raise ValueError(f"nobody has written a perfect player for {type(self).__name__}")
+        raise ValueError(f"{type(self).__name__} has no perfect player")
 
     def scripted(self, view: View, seed: int) -> str:
         """The action of a strong programmed player, for games that have one."""
-        raise ValueError(f"nobody has written a scripted player for {type(self).__name__}")
+        raise ValueError(f"{type(self).__name__} has no scripted player")
 
 
 @dataclass(frozen=True)

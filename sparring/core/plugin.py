@@ -1,5 +1,5 @@
-"""What a plug-in brings and how plug-ins are found: one contract for the pipelines shipped here and
-for other people's packages. Everything is named by strings, so that listing costs no imports."""
+"""What a plug-in brings and how it is discovered: one contract for the pipelines shipped here and
+for other packages. Everything is named by strings, so that listing costs no imports."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ class Plugin:
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
-    """All plug-ins: those in our own folders, which need no installation to be found, then those
+    """All plug-ins: those in our own folders, which need no installation, then those
     that installed packages name under the entry-point group `sparring.plugins`."""
-    found = [plugin for package in SHIPPED for plugin in _shipped(package)]
+    plugins = [plugin for package in SHIPPED for plugin in _shipped(package)]
     for entry in metadata.entry_points(group=ENTRY_POINTS):
         try:
             plugin = entry.load()
@@ -92,8 +92,8 @@ def plugins() -> tuple[Plugin, ...]:
         if not isinstance(plugin, Plugin):
             log.warning("%s names %s, which is no Plugin", entry.name, entry.value)
             continue
-        found.append(plugin)
-    return tuple(found)
+        plugins.append(plugin)
+    return tuple(plugins)
 
 
 def _shipped(package: str) -> list[Plugin]:
@@ -192,7 +192,7 @@ def _module(where: str, wanted_for: str) -> ModuleType:
             raise UnknownName(f"there is no module {where!r} to take {wanted_for} from") from error
     path = Path(where).resolve()
     near = (folder / where for folder in _beside)
-    path = next((found for found in (path, *near) if found.is_file()), path)
+    path = next((file for file in (path, *near) if file.is_file()), path)
     if not path.is_file():
         raise UnknownName(f"there is no file {where!r} to take {wanted_for} from")
     key = f"sparring_file_{path.stem}_{abs(hash(str(path)))}"

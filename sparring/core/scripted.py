@@ -22,7 +22,7 @@ class ScriptedEngine:
         return Turn(
             seat=request.seat,
             policy=request.policy,
-            shown=request.messages[-1]["content"],
+            prompt=request.messages[-1]["content"],
             text=self.scripts[request.policy](request),
             finish="scripted",
         )

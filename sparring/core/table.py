@@ -42,7 +42,7 @@ class Player:
     async def reply(
         self, prompt: str | Sequence[Message], *, view: View | None = None, **sampling: Any
     ) -> Turn:
-        """Answer in the same conversation: what was said so far stays, id for id."""
+        """Answer in the same conversation: the earlier messages stay, id for id."""
         return await self._speak(_messages(prompt), self._last, view, sampling)
 
     def fork(self) -> Player:

@@ -62,7 +62,7 @@ class Tree:
 
     @property
     def hidden(self) -> bool:
-        """Whether some position cannot be told from another."""
+        """Whether some position is indistinguishable from another."""
         return len(self.infosets) < sum(node.infoset >= 0 for node in self.nodes)
 
 

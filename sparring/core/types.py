@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Message = dict[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
-BASE = "base"  # the policy that nobody moved
+BASE = "base"  # the base model, which is not trained
 MAIN = "main"  # the policy that learns, where there is one
 Status = Literal["pass", "fail", "void"]
 
@@ -79,17 +79,19 @@ class Request:
     seed: int
     order: tuple[int, ...] = ()  # sorts a batch, so that batches do not depend on timing
     previous: Turn | None = None  # the turn whose ids this prompt extends
-    history: list[Message] = field(default_factory=list)  # what was said before, for who has no ids
+    history: list[Message] = field(
+        default_factory=list
+    )  # earlier messages, for engines without ids
     view: View | None = None
 
 
 @dataclass(slots=True)
 class Turn:
-    """What one player was shown and said, in the very ids that were sampled."""
+    """One player's prompt and reply, in the very ids that were sampled."""
 
     seat: str
     policy: str
-    shown: str
+    prompt: str  # the last message, as text; all of it is in `prompt_ids`
     text: str
     version: int = 0
     prompt_ids: list[int] = field(default_factory=list)
@@ -135,8 +137,8 @@ class Sample:
     advantages: list[float]
     logprobs: list[float]  # as sampled; 0 where mask is 0
     temperature: float = 1.0
-    values: list[float] = field(default_factory=list)  # the critic's, before each token was said
-    returns: list[float] = field(default_factory=list)  # what it should have said; empty: no critic
+    values: list[float] = field(default_factory=list)  # the critic's, before each token was drawn
+    returns: list[float] = field(default_factory=list)  # targets of the critic; empty: none
     # Per token, what it was drawn from; an empty or missing entry stands for the whole vocabulary.
     allowed: list[list[int]] = field(default_factory=list)
     # The learner's own when it began to learn from the sample; empty: those as sampled.

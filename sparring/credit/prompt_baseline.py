@@ -62,7 +62,7 @@ class PromptBaseline(Credit):
 
     @staticmethod
     def _key(game: str, turn: Turn) -> str:
-        return f"{game}/{turn.seat}/{derive(turn.prompt_ids or turn.shown):x}"
+        return f"{game}/{turn.seat}/{derive(turn.prompt_ids or turn.prompt):x}"
 
     def state(self) -> dict[str, Any]:
         return {**self.roles.state(), "prompts": self.prompts}

@@ -34,7 +34,7 @@ def make_embedded(config: Config, policies: Policies) -> OwnEngine:
     )
 
 
-def spread(config: Config, own: OwnEngine, device: str) -> OwnEngine:
+def replicated(config: Config, own: OwnEngine, device: str) -> OwnEngine:
     """The run's own engine, or a pool of its replicas in front of it."""
     if not config.ray.replicas:
         return own

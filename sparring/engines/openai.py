@@ -67,7 +67,7 @@ class OpenAIEngine(Engine):
         return Turn(
             seat=request.seat,
             policy=request.policy,
-            shown=request.messages[-1]["content"],
+            prompt=request.messages[-1]["content"],
             text=text,
             thoughts=thoughts if isinstance(thoughts, str) else "",
             prompt_ids=prompt_ids,

@@ -60,7 +60,7 @@ class Replica:
         found: list[list[float]] = self.engine.probabilities(policy, asked, sampling)
         return found
 
-    async def take(self, versions: dict[str, int], weights: dict[str, Any]) -> dict[str, str]:
+    async def receive(self, versions: dict[str, int], weights: dict[str, Any]) -> dict[str, str]:
         """New weights for some policies, and the names of all that there are. Gives back checksums
         of what has arrived, once it is in place."""
         policies = self.engine.policies
@@ -70,7 +70,7 @@ class Replica:
         for name, packed in weights.items():
             if name not in policies.names():
                 policies.add(name)
-            state = unpack(packed)
+            state = deserialize(packed)
             policies.load(name, state)
             mine = policies.state(name)
             if checksum({k: t.to(mine[k].dtype) for k, t in state.items()}) != checksum(mine):
@@ -82,7 +82,7 @@ class Replica:
         return sums
 
 
-def pack(state: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], Any]]:
+def serialize(state: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], Any]]:
     """Tensors as arrays of bytes, which Ray shares between processes without a copy."""
     import torch
 
@@ -93,7 +93,7 @@ def pack(state: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], Any]]:
     return found
 
 
-def unpack(packed: dict[str, tuple[str, tuple[int, ...], Any]]) -> dict[str, Any]:
+def deserialize(packed: dict[str, tuple[str, tuple[int, ...], Any]]) -> dict[str, Any]:
     import torch
 
     return {
@@ -305,7 +305,7 @@ class RayPool(OwnEngine):
         kept = {n: ref for n, ref in self._stored.items() if n in wanted}
         for name in changed:
             state = self.policies.state(name)
-            self._sums[name], packed = checksum(state), pack(state)
+            self._sums[name], packed = checksum(state), serialize(state)
             kept[name] = ray.put({name: packed})  # of which each node fetches one copy
             self.published_bytes += sum(flat.nbytes for _, _, flat in packed.values())
         self._stored, self._next = kept, wanted
@@ -328,7 +328,7 @@ class RayPool(OwnEngine):
             return
         wanted = self._sums[name]
         try:
-            sums = await actor.take.remote(self._next, self._stored[name])
+            sums = await actor.receive.remote(self._next, self._stored[name])
         except death():
             raise
         except Exception as error:

@@ -91,7 +91,7 @@ class VllmEngine(OwnEngine):
         return Turn(
             seat=request.seat,
             policy=request.policy,
-            shown=request.messages[-1]["content"],
+            prompt=request.messages[-1]["content"],
             text=text,
             thoughts=thoughts,
             version=version if adapter is None else adapter.version,

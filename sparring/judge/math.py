@@ -69,7 +69,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a solution says in the end, and where it was found."""
+    """A solution's final answer, and where in the text it stands."""
 
     text: str
     number: Number | None
@@ -92,10 +92,10 @@ def final_answer(text: str) -> Answer:
     box = _boxed(text)
     if box is not None:
         return _answer(box, "boxed")
-    said = [text[m.end() :] for m in _PHRASE.finditer(text)]
-    said = [s for s in said if s.strip()]
-    if said:
-        return _answer(_clause(said[-1]), "phrase")
+    after = [text[m.end() :] for m in _PHRASE.finditer(text)]
+    after = [s for s in after if s.strip()]
+    if after:
+        return _answer(_clause(after[-1]), "phrase")
     numbers = _numbers(_plain(text))
     if numbers:
         return Answer(numbers[-1][1], numbers[-1][0], "last number")
@@ -111,14 +111,14 @@ def read_number(text: str) -> Number | None:
     if cents:
         dollars = Fraction(cents[1].replace(",", ""))
         return Number(dollars + Fraction(int(cents[2]), 100))
-    found = _numbers(plain)
-    if not found:
+    numbers = _numbers(plain)
+    if not numbers:
         words = {_WORDS[w.lower()] for w in _WORD.findall(plain)}
         negative = re.search(r"\b(?:negative|minus)\b", plain, re.IGNORECASE)
         return Number(Fraction(words.pop()) * (-1 if negative else 1)) if len(words) == 1 else None
-    if len({number for number, _ in found}) > 1 or _is_expression(plain):
+    if len({number for number, _ in numbers}) > 1 or _is_expression(plain):
         return None
-    return found[0][0]
+    return numbers[0][0]
 
 
 def grade(text: str, reference: str) -> Verdict:
@@ -157,11 +157,11 @@ def _verified(reference: str, answer: str) -> bool:
     options: dict[str, Any] = {"parsing_timeout": seconds, "raise_on_error": True}
     try:
         wanted = parse(f"${reference}$", **options)
-        said = parse(f"${answer.strip().strip('$')}$", **options)
+        parsed = parse(f"${answer.strip().strip('$')}$", **options)
         if not wanted:
             raise GraderFailed(f"the reference {reference!r} cannot be read")
-        return bool(said) and bool(
-            verify(wanted, said, timeout_seconds=seconds, raise_on_error=True)
+        return bool(parsed) and bool(
+            verify(wanted, parsed, timeout_seconds=seconds, raise_on_error=True)
         )
     except GraderFailed:
         raise
@@ -226,12 +226,12 @@ def _plain(text: str) -> str:
 
 def _numbers(plain: str) -> list[tuple[Number, str]]:
     """Every number of a plain text, signs and scales taken in."""
-    found = []
+    numbers = []
     for match in _NUMBER.finditer(plain):
         number = _number(match, plain)
         if number is not None:
-            found.append((number, match[0].strip()))
-    return found
+            numbers.append((number, match[0].strip()))
+    return numbers
 
 
 def _number(match: re.Match[str], plain: str) -> Number | None:

@@ -90,7 +90,7 @@ def start_helpers(processes: int) -> None:
 
 
 @contextmanager
-def together(processes: int, device: str) -> Iterator[bool]:
+def process_group(processes: int, device: str) -> Iterator[bool]:
     """Fitting to demonstrations or pairs by so many processes; whether this one is the first, which
     does the rest of the work."""
     if helps():

@@ -24,7 +24,7 @@ _PORTS = (20000, 20000)  # the first, and how many: each job has one of its own
 
 
 @dataclass(frozen=True)
-class Job:
+class BatchJob:
     """What is asked of Slurm, and what is to run there."""
 
     recipe: str
@@ -37,7 +37,7 @@ class Job:
     account: str = ""
     cpus: int = 0  # per node; 0: what the cluster gives
     launcher: Launcher = "plain"
-    warn_s: int = 300  # how long before the limit the run is told to leave
+    warn_s: int = 300  # how long before the limit the run gets a signal to stop
     smoke: bool = False
     more: tuple[str, ...] = field(default_factory=tuple)  # further words for #SBATCH
 
@@ -52,7 +52,7 @@ class Job:
         return self.run.with_name(f"{self.run.name}.slurm")
 
 
-def check(job: Job) -> None:
+def check(job: BatchJob) -> None:
     if not _TIME.fullmatch(job.time):
         raise ConfigError(
             f"--time {job.time!r} is no time of Slurm's; write minutes, HH:MM:SS or D-HH:MM:SS"
@@ -64,7 +64,7 @@ def check(job: Job) -> None:
         )
 
 
-def check_recipe(job: Job, config: Config) -> None:
+def check_recipe(job: BatchJob, config: Config) -> None:
     """Refuse what the job's launcher cannot run, before it waits in a queue to be refused."""
     several = job.launcher == "accelerate" and job.nodes * job.tasks > 1
     reason = ""
@@ -82,13 +82,13 @@ def check_recipe(job: Job, config: Config) -> None:
         raise ConfigError(f"{job.recipe} cannot run that way: {reason}")
 
 
-def script(job: Job, python: str = sys.executable) -> str:
+def script(job: BatchJob, python: str = sys.executable) -> str:
     """The batch script, which can be read, kept and submitted by hand."""
     head = [f"#SBATCH {line}" for line in _directives(job)]
     return "\n".join(["#!/bin/bash", *head, "", *_prologue(job, python), *_body(job), *_EPILOGUE])
 
 
-def _directives(job: Job) -> list[str]:
+def _directives(job: BatchJob) -> list[str]:
     directives = [
         f"--job-name=sparring-{job.run.name}",
         f"--nodes={job.nodes}",
@@ -108,7 +108,7 @@ def _directives(job: Job) -> list[str]:
     return [*directives, *job.more]
 
 
-def _prologue(job: Job, python: str) -> list[str]:
+def _prologue(job: BatchJob, python: str) -> list[str]:
     """Find the first node and a port, and look at every node before anything is written."""
     words = ["train", job.recipe, *job.overrides, "--run", str(job.run.resolve()), "--resume"]
     words += ["--smoke"] if job.smoke else []
@@ -128,7 +128,7 @@ def _prologue(job: Job, python: str) -> list[str]:
     ]
 
 
-def _body(job: Job) -> list[str]:
+def _body(job: BatchJob) -> list[str]:
     """Start it in the background: bash hears a signal only while it waits."""
     if job.launcher == "accelerate":
         # A task of Slurm's per process: it hears signals itself, and its exit code is kept.
@@ -148,7 +148,7 @@ def _body(job: Job) -> list[str]:
 _EPILOGUE = [
     "step=$!",
     # Before the limit Slurm tells this shell, which tells the step; a job that is preempted or
-    # cancelled is told in all its parts.
+    # cancelled reaches all its steps.
     """trap 'scancel --signal=USR1 "$SLURM_JOB_ID"' USR1""",
     "trap : TERM",
     'wait "$step"; code=$?',
@@ -168,8 +168,8 @@ _EPILOGUE = [
 ]
 
 
-def submit(job: Job) -> str:
-    """Submit it; the job's number. What Slurm refuses is said before anything is written."""
+def submit(job: BatchJob) -> str:
+    """Submit it; the job's number. What Slurm refuses raises before anything is written."""
     check(job)
     text = script(job)
     need_slurm()

@@ -44,13 +44,13 @@ class Demonstration:
 
 
 def read_demonstrations(source: str) -> list[Demonstration]:
-    """The records of a JSONL file, in its order; or what was said in its games, if it is one of
+    """The records of a JSONL file, in its order; or the replies in its games, if it is one of
     `sparring selfplay`."""
     tasks = load_tasks(source, None)
     if tasks and "episode" in tasks[0].data:
         records = [one for task in tasks for one in _of_game(task.data["episode"])]
         if not records:
-            raise ConfigError(f"nobody earned anything in {source} that could be learned from")
+            raise ConfigError(f"{source} holds no reply with a positive reward to learn from")
         return records
     return [
         Demonstration.from_record(task.data, f"record {i} of {source}")
@@ -64,7 +64,7 @@ def _of_game(data: Mapping[str, Any]) -> list[Demonstration]:
     episode = episode_from_json(data)
     return [
         Demonstration(
-            (*((m["role"], m["content"]) for m in turn.before), ("user", turn.shown)), turn.text
+            (*((m["role"], m["content"]) for m in turn.before), ("user", turn.prompt)), turn.text
         )
         for turn in episode.turns
         if episode.void is None

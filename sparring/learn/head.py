@@ -58,7 +58,7 @@ class _Chunks(torch.autograd.Function):
         logprob_N, entropy_N = (torch.cat(own) for own in zip(*parts, strict=True))
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, targets_N, temperature_N, entropy_N)
         ctx.chunk, ctx.fuse, ctx.shape = chunk, fuse, shape
-        ctx.set_materialize_grads(False)  # an entropy that nobody asked for costs nothing
+        ctx.set_materialize_grads(False)  # an unused entropy costs nothing
         return logprob_N, entropy_N
 
     @staticmethod

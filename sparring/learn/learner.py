@@ -316,7 +316,7 @@ class Learner:
                 reference, _ = self.logprobs(model, batch)
         with self.policies.using(name) as model:
             hidden = self.hidden(model, batch)
-            logprobs, entropy = self.score(model, hidden, batch)
+            logprobs, entropy = self.head_logprobs(model, hidden, batch)
         return policy_objective(
             logprobs,
             entropy,
@@ -332,7 +332,7 @@ class Learner:
 
     def logprobs(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
         """Logprob of every token to learn from, and the entropy at its position."""
-        return self.score(model, self.hidden(model, batch), batch)
+        return self.head_logprobs(model, self.hidden(model, batch), batch)
 
     def hidden(self, model: Any, batch: Batch) -> Tensor:
         """The model's last hidden state where each token to learn from is predicted."""
@@ -344,7 +344,7 @@ class Learner:
             hidden_RTH = read_rows(model, batch)
         return at_tokens(hidden_RTH, batch)
 
-    def score(self, model: Any, hidden_NH: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    def head_logprobs(self, model: Any, hidden_NH: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         head, shape = model.get_output_embeddings(), logit_shape(model.config)
         whole = partial(
             chunked_logprobs, head=head, chunk=self.config.head_chunk, fuse=self.compiles,

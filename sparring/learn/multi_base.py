@@ -84,7 +84,7 @@ def learners_on_bases(
     words: dict[str, Any],
     folder: Path | None,
 ) -> ManyLearners:
-    """A learner for every base that somebody who learns stands on."""
+    """A learner for every base that a learning policy is on."""
     learners = []
     for base in dict.fromkeys([config.policy, *config.bases.values()]):
         mine = [name for name in learned if config.bases.get(name, config.policy) == base]

@@ -57,7 +57,7 @@ if _look is not None:
 @contextmanager
 def _attention(model: Any, packed: Packed) -> Iterator[dict[str, Any]]:
     """What a model is given to read packed rows: position ids and a dense mask or, on a GPU with
-    FlexAttention, one by blocks, which skips what nobody sees."""
+    FlexAttention, one by blocks, which skips masked blocks."""
     options: dict[str, Any] = {"position_ids": packed.position_RT}
     usual = model.config._attn_implementation
     if usual != "sdpa" or not (FLEX or packed.piece_RT.is_cuda):

@@ -56,11 +56,11 @@ def check_names(key: str, named: Iterable[str], learned: Collection[str]) -> Non
 
 
 def _load(policy: str, name: str, config: Config, policies: Policies) -> None:
-    found = find_trained(policy)
-    if found is not None:
-        _check_kind(policy, found, config.learn)
-        _check_base(policy, found, config, policies)
-        found.load_into(policies, name)
+    trained = find_trained(policy)
+    if trained is not None:
+        _check_kind(policy, trained, config.learn)
+        _check_base(policy, trained, config, policies)
+        trained.load_into(policies, name)
     elif config.learn.weights == "full":
         policies.load(name, _same_make(policy, policy, 0, policies).state(BASE))
     else:
@@ -70,8 +70,8 @@ def _load(policy: str, name: str, config: Config, policies: Policies) -> None:
         )
 
 
-def _check_kind(policy: str, found: Trained, learn: LearnConfig) -> None:
-    theirs = found.config.learn
+def _check_kind(policy: str, trained: Trained, learn: LearnConfig) -> None:
+    theirs = trained.config.learn
     if theirs.weights != learn.weights:
         kinds = {"full": "whole weights", "lora": "an adapter"}
         fold = " (`sparring merge` folds it into a model)" if theirs.weights == "lora" else ""
@@ -88,15 +88,15 @@ def _check_kind(policy: str, found: Trained, learn: LearnConfig) -> None:
         )
 
 
-def _check_base(policy: str, found: Trained, config: Config, policies: Policies) -> None:
+def _check_base(policy: str, trained: Trained, config: Config, policies: Policies) -> None:
     """An adapter needs the base it was made for; whole weights a model of the same make."""
-    theirs, seed = found.config.policy, found.config.seed
-    if found.file.name == ADAPTER_WEIGHTS:
+    theirs, seed = trained.config.policy, trained.config.seed
+    if trained.file.name == ADAPTER_WEIGHTS:
         seed = config.seed  # peft's form has a place for the base's name alone
     there, here = (base_name(_place(theirs), seed), base_name(_place(config.policy), config.seed))
     if there == here or not theirs:
         return
-    if found.config.learn.weights == "lora":
+    if trained.config.learn.weights == "lora":
         raise ValueError(f"{policy} stands on the base model {there}, and this run on {here}")
     _same_make(policy, theirs, seed, policies)
 

@@ -14,7 +14,7 @@ from sparring.models.thinking import Thinking, thinking_of
 
 RAW = "raw"  # the role of a text that is to be gone on with as it stands, outside any chat
 _SPLIT = "\u200b"  # zero-width space: the two halves of a token around it are ordinary text
-_SAID = "⁂said⁂"  # stands for a reply while we look at what the template puts after it
+_REPLY = "⁂reply⁂"  # stands for a reply while we look at what the template puts after it
 
 Write = Callable[[list[Message]], str]
 
@@ -23,11 +23,11 @@ def control_tokens(tokenizer: Any) -> dict[int, str]:
     """Every token that a chat may be steered by. Tokenizers mark few of them as special: Llama's
     headers and most role tokens are merely added. Runs of spaces and single letters, which some
     vocabularies add too, are ordinary text."""
-    found = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+    special = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
     for number, token in tokenizer.added_tokens_decoder.items():
         if token.special or len(token.content) > 1:
-            found[number] = token.content
-    return {number: str(text) for number, text in found.items() if text.strip()}
+            special[number] = token.content
+    return {number: str(text) for number, text in special.items() if text.strip()}
 
 
 class Chat:
@@ -76,11 +76,11 @@ class Chat:
         return list(self._safe_ids(messages, self.render))
 
     def demonstration(self, messages: list[Message], output: str) -> tuple[list[int], list[int]]:
-        """The ids of a prompt and of a reply that is shown to it, closed as a sampled one is."""
+        """The ids of a prompt and of a demonstrated reply, closed as a sampled one is."""
         return self.ids_of(messages), self.reply_ids(output)
 
     def reply_ids(self, text: str) -> list[int]:
-        """The ids of a reply that nobody sampled, with the token that ends it."""
+        """The ids of a reply that was not sampled, with the token that ends it."""
         return [*self._safe_ids([{"role": RAW, "content": text}], self._as_text), self.end_id]
 
     @cached_property
@@ -128,13 +128,13 @@ class Chat:
 
     def after_reply(self, messages: list[Message], *, said_end: str) -> str:
         """What stands between a reply's last token and the next reply's first one."""
-        before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _SAID}]
-        text = self.render([*before, *messages]).split(_SAID, 1)[1]
+        before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _REPLY}]
+        text = self.render([*before, *messages]).split(_REPLY, 1)[1]
         # A reply that was sampled to its end already holds the token that closes it.
         return text.removeprefix(said_end)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text that nobody else has a hand in; `ids_of` is for messages."""
+        """Ids of a trusted text; `ids_of` is for messages."""
         return list(self._encode(text)[0])
 
     def decode(self, ids: list[int]) -> str:

@@ -27,8 +27,8 @@ _current: ContextVar[_Bench | None] = ContextVar("bench", default=None)
 
 @contextmanager
 def workbench(device: str) -> Iterator[None]:
-    """While this lasts, engines on a CPU compute on one thread, and whoever else asks for it. The
-    thread that opens it gets by without a pool: so open it before anything is loaded."""
+    """While this lasts, engines on a CPU compute on one thread, as does
+    `on_bench`. The thread that opens it has no pool: open it before anything is loaded."""
     if device != "cpu" or _current.get() is not None:
         yield
         return

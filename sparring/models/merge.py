@@ -31,27 +31,27 @@ def merge(policy: str, out: Path, *, base: str | None = None) -> dict[str, Any]:
 
 
 def _merge(policy: str, out: Path, base: str | None) -> dict[str, Any]:
-    found = find_trained(policy)
-    if found is None:
+    trained = find_trained(policy)
+    if trained is None:
         raise ConfigError(f"{policy} is neither a run nor a folder with an adapter of peft")
-    name = base or found.config.policy
+    name = base or trained.config.policy
     dtype = base_dtype(name)
-    model, tokenizer = _load(name, found.config)
-    policies = wrap_model(model, tokenizer, found.config.learn)
-    policies.add(found.name)
+    model, tokenizer = _load(name, trained.config)
+    policies = wrap_model(model, tokenizer, trained.config.learn)
+    policies.add(trained.name)
     try:
-        found.load_into(policies, found.name)
+        trained.load_into(policies, trained.name)
     except ValueError as error:
         raise ConfigError(f"{policy} does not fit {name}: {error}") from error
     probe = torch.tensor([tokenizer.encode(_PROBE, add_special_tokens=False)])
-    with torch.no_grad(), policies.using(found.name) as speaking:
+    with torch.no_grad(), policies.using(trained.name) as speaking:
         before = speaking(probe).logits.log_softmax(-1)
     if isinstance(policies, LoraPolicies):
-        merged = policies.merged(found.name)
+        merged = policies.merged(trained.name)
     else:
-        with policies.using(found.name) as merged:
+        with policies.using(trained.name) as merged:
             pass
-    # Folded in float32 and rounded once; then looked at as whoever loads it will have it.
+    # Folded in float32 and rounded once; then compared in the dtype it is loaded in.
     merged = merged.to(getattr(torch, dtype)).float()
     with torch.no_grad():
         gap = float((merged(probe).logits.log_softmax(-1) - before).abs().mean())

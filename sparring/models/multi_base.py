@@ -33,8 +33,8 @@ class ManyPolicies(Policies):
         return next(p for p in self.bases.values() if name in p.names())
 
     def names(self) -> list[str]:
-        found = [name for p in self.bases.values() for name in p.names()]
-        return [BASE, *(name for name in found if name != BASE)]
+        names = [name for p in self.bases.values() for name in p.names()]
+        return [BASE, *(name for name in names if name != BASE)]
 
     def check(self, name: str) -> None:
         if name not in self.names():
@@ -62,7 +62,7 @@ class ManyPolicies(Policies):
     def parameters(self, name: str) -> dict[str, nn.Parameter]:
         return self.home(name).parameters(name)
 
-    def still(self) -> list[nn.Parameter]:
+    def frozen_parameters(self) -> list[nn.Parameter]:
         return [weight for p in self.bases.values() for weight in p.parameters(BASE).values()]
 
 

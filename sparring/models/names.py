@@ -1,4 +1,4 @@
-"""Whether a name can be that of a base model, said before anything heavy is imported."""
+"""Whether a name can be that of a base model, decided before anything heavy is imported."""
 
 from __future__ import annotations
 

@@ -126,12 +126,12 @@ class Policies(ABC):
 
     def twin(self) -> Policies:
         """Policies of their own on the same base: what is learned here does not move there. The
-        base's weights, which nobody moves, are shared."""
-        return copy.deepcopy(self, {id(weight): weight for weight in self.still()})
+        base's weights are frozen and shared."""
+        return copy.deepcopy(self, {id(weight): weight for weight in self.frozen_parameters()})
 
     @abstractmethod
-    def still(self) -> list[nn.Parameter]:
-        """The weights that nobody moves: those of the base."""
+    def frozen_parameters(self) -> list[nn.Parameter]:
+        """The frozen weights: those of the base."""
 
     def snapshot(self, known: Mapping[str, int]) -> Snapshot:
         """All who may speak, with a copy of the weights of those whose version is not known."""
@@ -146,7 +146,7 @@ class Policies(ABC):
             },
         )
 
-    def show(self, snapshot: Snapshot) -> None:
+    def load_snapshot(self, snapshot: Snapshot) -> None:
         """Be what others were when they were copied."""
         for name in [n for n in self.names() if n != BASE and n not in snapshot.versions]:
             self.remove(name)
@@ -189,7 +189,7 @@ class FullPolicies(Policies):
         self.check(name)
         return dict(self._models[name].named_parameters())
 
-    def still(self) -> list[nn.Parameter]:
+    def frozen_parameters(self) -> list[nn.Parameter]:
         return list(self._models[BASE].parameters())
 
 
@@ -256,16 +256,16 @@ class LoraPolicies(Policies):
     def parameters(self, name: str) -> dict[str, nn.Parameter]:
         self.check(name)
         slot = slot_name(name)
-        found = {}
+        parameters = {}
         for key, parameter in self._base.named_parameters():
-            *place, owner, last = key.split(".")  # ….q_proj.lora_A.main.weight
+            *path, owner, last = key.split(".")  # ….q_proj.lora_A.main.weight
             if owner == slot:
                 # peft freezes all adapters but the active one; what is asked for here is learned.
                 parameter.requires_grad_(True)
-                found[".".join([*place, last])] = parameter
-        return found
+                parameters[".".join([*path, last])] = parameter
+        return parameters
 
-    def still(self) -> list[nn.Parameter]:
+    def frozen_parameters(self) -> list[nn.Parameter]:
         adapters = {
             id(weight)
             for name in self.names()

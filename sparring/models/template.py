@@ -34,7 +34,7 @@ _MARK = "⁂system⁂"
 
 def settle_template(tokenizer: Any, template: str | None, name: str) -> None:
     """Give a tokenizer the template that its prompts will be written with; what is not its own is
-    said in one line. `template`: None (its own, or the plain one), `plain`, or Jinja."""
+    given in one line. `template`: None (its own, or the plain one), `plain`, or Jinja."""
     own = getattr(tokenizer, "chat_template", None)
     notes = []
     if template is None and not own:
@@ -70,12 +70,12 @@ def _takes_system(tokenizer: Any) -> bool:
 
 
 def _check(tokenizer: Any, name: str) -> None:
-    """A template must show what each of the two has said, or nobody could be asked anything."""
+    """A template must show the messages of both roles, or no prompt could be made."""
     user, assistant = {"role": "user", "content": "⁂u⁂"}, {"role": "assistant", "content": "⁂a⁂"}
     try:
         text = _render(tokenizer, [user, assistant, user])
         missing = [m["content"] for m in (user, assistant) if m["content"] not in text]
-        reason = "it leaves out what was said" if missing else ""
+        reason = "it leaves out messages" if missing else ""
     except (TemplateError, TypeError, ValueError) as error:
         reason = str(error)
     if reason:

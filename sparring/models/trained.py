@@ -92,15 +92,15 @@ def find_trained(policy: str) -> Trained | None:
 
 def weights_of(policy: str) -> str:
     """What tells the weights of a policy from those it may have later."""
-    found = find_trained(policy)
-    if found is None:
+    trained = find_trained(policy)
+    if trained is None:
         return policy
-    stat = found.file.stat()
-    return f"{found.file} {stat.st_size} {stat.st_mtime_ns}"
+    stat = trained.file.stat()
+    return f"{trained.file} {stat.st_size} {stat.st_mtime_ns}"
 
 
 def _base_beside(policy: str, folder: Path) -> str:
-    """A base model that is a folder is found again where it and the run have moved together."""
+    """A base model in a folder, also where it and the run have moved together."""
     parts = Path(policy).parts
     for i in range(len(parts) - 1):
         moved = folder.resolve().parent.joinpath(*parts[i:])
@@ -113,16 +113,16 @@ def _adapter(folder: Path) -> Trained:
     """An adapter in peft's own form, as the policy `main` of the model it was made for."""
     if not (folder / ADAPTER_WEIGHTS).is_file():
         raise ConfigError(f"{folder} has an {ADAPTER_CONFIG} and no {ADAPTER_WEIGHTS}")
-    told = read_object(folder / ADAPTER_CONFIG)
-    odd = [key for key in ("use_dora", "use_rslora", "modules_to_save") if told.get(key)]
-    if told.get("peft_type") != "LORA" or odd:
-        what = ", ".join(odd) or f"peft_type {told.get('peft_type')}"
+    adapter = read_object(folder / ADAPTER_CONFIG)
+    odd = [key for key in ("use_dora", "use_rslora", "modules_to_save") if adapter.get(key)]
+    if adapter.get("peft_type") != "LORA" or odd:
+        what = ", ".join(odd) or f"peft_type {adapter.get('peft_type')}"
         raise ConfigError(f"{folder} is an adapter with {what}; plain LoRA is what can be loaded")
     try:
-        learn = LearnConfig(lora_r=told["r"], lora_alpha=told["lora_alpha"])
+        learn = LearnConfig(lora_r=adapter["r"], lora_alpha=adapter["lora_alpha"])
     except (KeyError, ValueError) as error:
         raise ConfigError(f"{folder / ADAPTER_CONFIG} has no usable r and lora_alpha") from error
-    base = told.get("base_model_name_or_path") or ""
+    base = adapter.get("base_model_name_or_path") or ""
     return Trained(Config(policy=base, learn=learn), folder / ADAPTER_WEIGHTS, MAIN)
 
 
@@ -159,8 +159,8 @@ def policies_on(policy: str, learn: LearnConfig, **options: Any) -> Policies:
 
 def run_config(policy: str) -> Config | None:
     """The config of the run a policy comes from, or None."""
-    found = find_trained(policy)
-    return found.config if found else None
+    trained = find_trained(policy)
+    return trained.config if trained else None
 
 
 def first_game(policy: str) -> str:
@@ -182,6 +182,6 @@ def game_options(game: str, policy: str, style: str | None) -> dict[str, Any]:
 
 
 def trained_sampling(policy: str) -> Sampling:
-    """The sampling of the run a policy comes from; of whoever comes from none, the default."""
+    """The sampling of the run a policy comes from; of other policies, the default."""
     config = run_config(policy)
     return Sampling(**config.sampling.model_dump()) if config else Sampling()

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sparring.tasks.source import draw, load_tasks, training_tasks
+from sparring.tasks.source import choose_task, load_tasks, training_tasks
 
-__all__ = ["draw", "load_tasks", "training_tasks"]
+__all__ = ["choose_task", "load_tasks", "training_tasks"]

@@ -1,4 +1,4 @@
-"""Which of a program's functions is meant where nobody has said: what the others are there for."""
+"""The entry point among a program's functions where none is named: the one that others serve."""
 
 from __future__ import annotations
 

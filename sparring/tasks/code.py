@@ -17,7 +17,7 @@ _PYTHON = ("", "python", "python3", "py")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A coding problem. `code` is its reference solution, which no player is shown."""
+    """A coding problem. `code` is its reference solution, which no player sees."""
 
     id: str
     prompt: str

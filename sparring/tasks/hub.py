@@ -1,4 +1,4 @@
-"""Data sets of the hub: said within seconds that it cannot be reached, and saved to a file for
+"""Data sets of the hub: an unreachable hub fails within seconds; data is saved to a file for
 machines that cannot reach it."""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def load_hub(source: str, library: Callable[[], Any]) -> Any:
 
 
 def unreachable() -> str:
-    """Why the hub does not answer, or nothing. A name that nobody resolves can block for long, so
+    """Why the hub does not answer, or nothing. A name that does not resolve can block for long, so
     the question is asked in a thread that is left behind."""
     for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         if os.environ.get(variable, "").upper() in ("1", "ON", "YES", "TRUE"):

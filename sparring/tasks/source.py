@@ -67,7 +67,7 @@ def _all_tasks(config: TasksConfig, shipped: str) -> list[Task]:
     return tasks
 
 
-def draw(tasks: Sequence[Task], seed: int, position: int) -> Task:
+def choose_task(tasks: Sequence[Task], seed: int, position: int) -> Task:
     """The task at a position of an endless walk over all of them, each once per round. It hangs on
     nothing but the seed and the position, so a resumed run has nothing to remember."""
     turn, index = divmod(position, len(tasks))
@@ -75,7 +75,7 @@ def draw(tasks: Sequence[Task], seed: int, position: int) -> Task:
 
 
 def split_of(row: Mapping[str, Any]) -> str | None:
-    """The split a row belongs to, where it can be told: as one of MBPP's or HumanEval's, whatever
+    """The split a row belongs to, where that is known: as one of MBPP's or HumanEval's, whatever
     it calls itself, or by its own word."""
     name = row.get("task_id")
     if isinstance(name, str) and name.startswith("HumanEval/"):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from sparring.core.types import Episode, Task, derive
 from sparring.run.collecting import GateConfig
-from sparring.tasks import draw
+from sparring.tasks import choose_task
 
 Pool = Literal["unknown", "easy", "normal", "hard"]
 
@@ -30,10 +30,10 @@ class DifficultyGate:
             return "easy"
         return "hard" if mean <= self.config.hard_threshold else "normal"
 
-    def draw(self, game: str, tasks: Sequence[Task], seed: int, position: int) -> Task:
+    def choose_task(self, game: str, tasks: Sequence[Task], seed: int, position: int) -> Task:
         """The task at a position of the run's order. One that is easy or hard is kept in its share
         of cases, and replaced by a random one of the others otherwise."""
-        task = draw(tasks, seed, position)
+        task = choose_task(tasks, seed, position)
         shares = {"easy": self.config.easy_fraction, "hard": self.config.hard_fraction}
         rng = random.Random(derive(seed, "gate", position))
         if not self.config.enabled or rng.random() < shares.get(self.pool(game, task), 1.0):
@@ -57,9 +57,11 @@ class DifficultyGate:
         if not self.config.enabled:
             return {}
         pools: tuple[Pool, ...] = ("unknown", "easy", "normal", "hard")
-        found = {game: [self.pool(game, task) for task in own] for game, own in tasks.items()}
+        pools_of = {game: [self.pool(game, task) for task in own] for game, own in tasks.items()}
         return {
-            f"tasks/{game}/{pool}": own.count(pool) for game, own in found.items() for pool in pools
+            f"tasks/{game}/{pool}": own.count(pool)
+            for game, own in pools_of.items()
+            for pool in pools
         }
 
     def state(self) -> dict[str, Any]:

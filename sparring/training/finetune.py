@@ -153,7 +153,7 @@ def learning(config: Config, path: Path, name: str) -> Iterator[Learner]:
     from sparring.learn.distributed.team import make_learner
 
     if rank.size() > 1:
-        _all(config.engine.device).hand_out((config.model_dump(mode="json"), path, name))
+        _all(config.engine.device).broadcast((config.model_dump(mode="json"), path, name))
     learner = make_learner(config, path, [name])
     try:
         yield learner
@@ -169,8 +169,8 @@ def help_fit(device: str) -> None:
     from sparring.models.loading import ModelMissing
 
     ignore_signals()
-    together = _all(device)
-    while (asked := together.hand_out()) is not None:
+    group = _all(device)
+    while (asked := group.broadcast()) is not None:
         config, path, name = asked
         try:
             learner = make_learner(make_config(config), path, [name])
@@ -186,13 +186,13 @@ def leading(device: str) -> Iterator[None]:
     if rank.size() == 1:
         yield
         return
-    together = _all(device)
+    group = _all(device)
     try:
         yield
     except (ConfigError, interrupt.Interrupted, interrupt.Left):
-        together.hand_out(None)
+        group.broadcast(None)
         raise
-    together.hand_out(None)
+    group.broadcast(None)
 
 
 def _all(device: str) -> World:
@@ -226,7 +226,7 @@ def _save(run: RunDir, learner: Learner, epoch: int) -> None:
 
 
 def export_adapter(policies: Policies, name: str, config: Config, folder: Path) -> None:
-    """The adapter in peft's own form, for whoever takes it elsewhere; full weights have none."""
+    """The adapter in peft's own form, for other tools; full weights have none."""
     from sparring.models.export import export_policy
     from sparring.models.policies import LoraPolicies
 

@@ -97,7 +97,7 @@ async def _ladder(run: RunDir) -> None:
 
     config = run.config()
     games = {n: g for n, g in make_games(config.games).items() if g.zero_sum}
-    steps = spread(checkpoint.steps(run.checkpoints), _RUNGS)
+    steps = evenly_spaced(checkpoint.steps(run.checkpoints), _RUNGS)
     if not games or len(steps) < 2:
         return
     engine, _ = load_engine(f"{run.path}@{steps[0]}", **_device(config))
@@ -128,7 +128,7 @@ def _device(config: Config) -> dict[str, str]:
     return {"device": config.engine.device, "dtype": config.engine.dtype}
 
 
-def spread(items: list[int], most: int) -> list[int]:
+def evenly_spaced(items: list[int], most: int) -> list[int]:
     """At most `most` of the items, the first and the last among them, evenly apart."""
     if len(items) <= most:
         return items

@@ -1,5 +1,5 @@
 """Warm starts: before its first iteration a policy is fitted to games of a game's own programmed
-player, or to demonstrations in a file. A model that cannot yet do a task is first shown it."""
+player, or to demonstrations in a file. A model that cannot do a task yet begins by imitating it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sparring.run.imitated import imitated
 from sparring.run.learning import LearnConfig
 from sparring.run.rundir import RunDir, read_episodes, read_log, write_episodes, write_whole
 from sparring.run.seats import own_seating
-from sparring.tasks import draw
+from sparring.tasks import choose_task
 
 if TYPE_CHECKING:
     from sparring.models.chat import Chat
@@ -123,7 +123,7 @@ def play_programs(parts: Parts, name: str, kind: str, count: int, chat: Chat) ->
         jobs = [_job(parts, name, kind, i) for i in range(count)]
         sampling = Sampling(**parts.config.sampling.model_dump())
         async with opened(parts.curriculum.all_games(), parts.config.jail):
-            return await collect(jobs, _nobody, sampling=sampling, transcribe=transcribe)
+            return await collect(jobs, _no_engine, sampling=sampling, transcribe=transcribe)
 
     episodes = asyncio.run(play())
     turns = sum(turn.trainable for episode in episodes for turn in episode.turns)
@@ -156,12 +156,15 @@ def _job(parts: Parts, name: str, kind: str, index: int) -> Job:
     if game.zero_sum and index % 2:
         keeps = owned[chosen][index // 2 % len(owned[chosen])]
         seating = {seat: program if seat == keeps else "random" for seat in game.seats}
-    tasks = parts.tasks.get(chosen)
+    if tasks := parts.tasks.get(chosen):
+        task = choose_task(game.suited(tasks, seed), config.seed, index)
+    else:
+        task = game.task(seed)
     return Job(
         id=f"{FOLDER}-{name}-{index}",
         name=chosen,
         game=game,
-        task=draw(game.suited(tasks, seed), config.seed, index) if tasks else game.task(seed),
+        task=task,
         seed=seed,
         seating=seating,
         learned=frozenset([program]),
@@ -173,11 +176,11 @@ def _program(game: Game, name: str, kind: str) -> str:
     """The program that was asked for, or the other one where the game has only that."""
     has = {k for k in ("scripted", "perfect") if getattr(type(game), k) is not getattr(Game, k)}
     if not has:
-        raise ConfigError(f"nobody has written a {kind} player for {name} to be imitated")
+        raise ConfigError(f"{name} has no {kind} player to imitate")
     return kind if kind in has else has.pop()
 
 
-async def _nobody(request: Request) -> Turn:
+async def _no_engine(request: Request) -> Turn:
     raise RuntimeError(f"{request.policy} is not a program")
 
 

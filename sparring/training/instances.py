@@ -48,7 +48,7 @@ class Instance:
 
 
 def instances(episodes: Sequence[Episode], grouping: Grouping = "table") -> list[Instance]:
-    """Two instances for each game of two: what each player was asked first, and all it said.
+    """Two instances for each game of two: each player's first prompt, and all its replies.
     `table` puts all games on one table under one index, `game` only the two of a game."""
     tables = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
     rows = []
@@ -58,7 +58,7 @@ def instances(episodes: Sequence[Episode], grouping: Grouping = "table") -> list
         index = tables[episode.group] if grouping == "table" else number
         for seat in dict.fromkeys(turn.seat for turn in episode.turns):
             turns = [turn for turn in episode.turns if turn.seat == seat]
-            prompt = [{"role": "user", "content": turns[0].shown}]
+            prompt = [{"role": "user", "content": turns[0].prompt}]
             reward = episode.rewards[seat]
             for sample in join([(turn, 0.0) for turn in turns if turn.trainable]):
                 rows.append(Instance(index, seat, episode.id, episode.task, reward, prompt, sample))

@@ -52,7 +52,7 @@ def make_jobs(
                 id=f"{iteration}-{i}",
                 name=name,
                 game=games[name],
-                task=gate.draw(name, games[name].suited(given, seed), config.seed, index)
+                task=gate.choose_task(name, games[name].suited(given, seed), config.seed, index)
                 if given
                 else games[name].task(of_group),
                 seed=seed,

@@ -1,4 +1,4 @@
-"""The league as an empirical game: when somebody joins, matches against the other members give the
+"""The league as an empirical game: when a policy joins, matches against the other members give the
 payoffs that mixtures are computed from."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def measure(
 
 
 def write_population(opponents: Opponents, run: Path, iteration: int) -> None:
-    """The league as it stands, for the report and for whoever trains against it."""
+    """The league as it stands, for the report and for runs that train against it."""
     names = opponents.everyone()
     policies = opponents.learned
     shares = {

@@ -52,7 +52,7 @@ class FromCredit:
 
 
 def teach(credit: Credit, episodes: list[Episode]) -> list[Sample]:
-    """Episodes to samples. A void episode moves no baseline and trains nobody."""
+    """Episodes to samples. A void episode moves no baseline and gives no sample."""
     return credit.samples([e for e in episodes if e.void is None])
 
 

@@ -133,10 +133,10 @@ class Ahead:
             before.games.result()  # nothing is played after a failure
         collecting, learner, config = self.parts.collecting, self.parts.learner, self.parts.config
         if snapshot is not None:
-            collecting.policies.show(snapshot)
+            collecting.policies.load_snapshot(snapshot)
             collecting.publish()
         played = await _play(self.parts, lambda batch: jobs)
-        # Before the copy moves on: afterwards nobody has the weights that spoke.
+        # Before the copy moves on: afterwards the weights that generated are gone.
         played.canary = await asyncio.get_running_loop().run_in_executor(
             self._canary_thread,
             partial(spoken_gaps, learner, collecting.policies, played.episodes, config.canary),
@@ -190,7 +190,7 @@ def held_to_who_spoke(stats: Mapping[str, float], canary: Mapping[str, float]) -
 
 
 def check_ahead(config: Config) -> None:
-    """Refuse what cannot be corrected for being stale, or has nobody to hold the copy."""
+    """Refuse what cannot be corrected for being stale, or leaves no room for the copy."""
 
     if not config.collect.ahead:
         return
@@ -211,7 +211,7 @@ def check_ahead(config: Config) -> None:
 
 async def _play(parts: Parts, jobs: Callable[[int], list[Job]]) -> Played:
     config, engine = parts.config, parts.collecting
-    started, _ = time.perf_counter(), engine.clock.take()
+    started, _ = time.perf_counter(), engine.clock.lap()
     episodes: list[Episode] = []
     missing = None  # games to be replaced; None: all are to be played
     wanted = -(-config.collect.episodes // config.collect.group)
@@ -228,7 +228,7 @@ async def _play(parts: Parts, jobs: Callable[[int], list[Job]]) -> Played:
         missing = config.collect.group * (wanted - groups(differing(episodes)))
         if missing <= 0:
             break
-    return Played(episodes, time.perf_counter() - started, engine.clock.take())
+    return Played(episodes, time.perf_counter() - started, engine.clock.lap())
 
 
 def _to_json(played: Played) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def need_jail(config: Config, games: Iterable[Game]) -> None:
 
 
 def check_league(config: Config, games: Iterable[Game]) -> None:
-    """Refuse a league that nobody joins, before it fails in the middle of the run."""
+    """Refuse a league without members, before it fails in the middle of the run."""
     if config.opponents.kind != "league":
         return
     learned = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
@@ -130,7 +130,7 @@ def _seated(config: Config) -> list[str]:
     """Everyone who may sit somewhere by name."""
     others = config.opponents.players if config.opponents.kind in ("players", "league") else []
     if config.opponents.kind == "players" and not others:
-        raise ConfigError("opponents.kind is `players`, and opponents.players names nobody")
+        raise ConfigError("opponents.kind is `players`, and opponents.players is empty")
     return sorted({*config.players.values(), *others})
 
 

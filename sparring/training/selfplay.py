@@ -64,7 +64,7 @@ class Plan:
         return Source(self.game, self.options, self.grouping)
 
 
-def generate(
+def play_plan(
     plan: Plan,
     out: Path,
     *,
@@ -77,10 +77,10 @@ def generate(
     if game.problems:
         raise ConfigError(f"{plan.game} does not make its own tasks; selfplay is for games that do")
     with interrupt.listening(), writing(out):
-        return _generate(plan, game, out, resume, device, progress)
+        return _play_plan(plan, game, out, resume, device, progress)
 
 
-def _generate(
+def _play_plan(
     plan: Plan, game: Game, out: Path, resume: bool, device: str, progress: Progress | None
 ) -> dict[str, Any]:
     _refuse_others(plan, out, resume)
@@ -93,7 +93,7 @@ def _generate(
         made = instances(part, plan.grouping)
         write_parquet(out / path, drawn(plan.source(), part), made, split)
         counts[f"{split}_instances"] = len(made)
-    return {"out": str(out), "games": len(episodes), **counts, **summary(episodes)}
+    return {"out": str(out), "games": len(episodes), **counts, **game_stats(episodes)}
 
 
 async def _play(
@@ -160,13 +160,13 @@ def _jobs(plan: Plan, game: Game, name: str, numbers: Sequence[int]) -> list[Job
 def _speaker(plan: Plan, device: str) -> tuple[Speak, str, Callable[[], Any] | None]:
     """Who speaks, by which name, and what holds the engine while a judge rules."""
     if plan.policy in PROGRAMS:
-        return _nobody, plan.policy, None
+        return _no_engine, plan.policy, None
     engine, name = load_player(plan.policy, device=device)
     return engine.act, name, engine.outside
 
 
-async def _nobody(request: Any) -> Any:
-    raise RuntimeError(f"{request.policy} is a program and has nobody to ask")
+async def _no_engine(request: Any) -> Any:
+    raise RuntimeError(f"{request.policy} is a program and makes no requests")
 
 
 def _refuse_others(plan: Plan, out: Path, resume: bool) -> None:
@@ -188,7 +188,7 @@ def _refuse_others(plan: Plan, out: Path, resume: bool) -> None:
         raise ConfigError(f"{out} holds these games already; add --resume to go on with them")
 
 
-def summary(episodes: Sequence[Episode]) -> dict[str, Any]:
+def game_stats(episodes: Sequence[Episode]) -> dict[str, Any]:
     """What the games came to: the game's own measures, or the mean reward of each seat."""
     fair = [e for e in episodes if e.void is None]
     counts: dict[str, Any] = {"void": len(episodes) - len(fair)}

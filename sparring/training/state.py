@@ -109,7 +109,7 @@ class Parts:
 
 def build(config: Config, folder: Path | None = None) -> Parts:
     """Load the model and put the parts of the run in this folder together; nothing is written."""
-    from sparring.engines.make import make_embedded, make_engine, spread
+    from sparring.engines.make import make_embedded, make_engine, replicated
     from sparring.engines.players import Players
     from sparring.learn.distributed.team import make_learner
     from sparring.models.device import choose_device
@@ -133,13 +133,13 @@ def build(config: Config, folder: Path | None = None) -> Parts:
     engine.base = base_name(config.policy, config.seed)
     requirements.seat_players(config, engine)
     speaker = engine
-    if config.teach.kind == "recorded":  # then whoever spoke may have had any weights
+    if config.teach.kind == "recorded":  # then any weights may have generated it
         learner.canary = None
     if ahead:  # then those who play have a copy of the weights, which is also what they are held to
         learner.canary = None
         speaker = make_engine(config, policies.twin(), dtype)
         speaker.base = engine.base
-    collecting = Players(spread(config, speaker, device), servers)
+    collecting = Players(replicated(config, speaker, device), servers)
     credit = make_credit(config.credit)
     credit.use_values(learner.values)
     return Parts(

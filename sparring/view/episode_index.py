@@ -288,7 +288,7 @@ def _columns(data: Mapping[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...],
         *(None if invalid is None else str(invalid), len(turns)),
         sum(len(turn.get("token_ids", ())) for turn in turns),
     )
-    texts = [text for turn in turns for text in (turn["text"], turn["shown"])]
+    texts = [text for turn in turns for text in (turn["text"], turn["prompt"])]
     texts += [f"{verdict.get('kind')} {verdict.get('detail')}" for verdict in verdicts]
     texts += [value for value in facts.values() if isinstance(value, str)]
     # A model may say half a surrogate pair, which no database can hold.

@@ -75,7 +75,7 @@ def _turn(turn: Turn, config: Mapping[str, Any]) -> dict[str, Any]:
         "temperature": turn.temperature,
         "truncated": turn.truncated,
         "learned": turn.trainable,
-        "shown": past + turn.shown,
+        "shown": past + turn.prompt,
         "prompt": exact,  # as the model read it, with the template's own tokens
         "text": turn.text,
         "tokens": [

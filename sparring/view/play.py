@@ -73,7 +73,7 @@ class Session:
         self.news.set()
         text = await self.answer
         shown = request.messages[-1]["content"]
-        return Turn(seat=request.seat, policy=PERSON, shown=shown, text=text, finish="person")
+        return Turn(seat=request.seat, policy=PERSON, prompt=shown, text=text, finish="person")
 
     async def reply(self, text: str) -> None:
         """Give the person's answer, and wait for what comes of it."""

@@ -183,7 +183,7 @@ def _texts(turn: Turn) -> str:
         else '<p class="empty">Nothing.</p>'
     )
     return (
-        f'<div class="text saw"><h5>Saw</h5><pre>{esc(_short(turn.shown))}</pre></div>'
+        f'<div class="text saw"><h5>Saw</h5><pre>{esc(_short(turn.prompt))}</pre></div>'
         f'<div class="text said"><h5>Said</h5>{words}</div>'
     )
 
@@ -196,7 +196,7 @@ def _conversation(episode: Episode) -> str:
         side = seats.index(turn.seat) % 2 if turn.seat in seats else 0
         turns.append(
             f'<li class="side-{side}">{_speaker(turn, episode)}<details><summary>What it saw'
-            f"</summary><pre>{esc(_short(turn.shown))}</pre></details>"
+            f"</summary><pre>{esc(_short(turn.prompt))}</pre></details>"
             f'<pre class="said">{esc(_short(turn.text))}</pre></li>'
         )
     spoken = f'<ol class="chat">{"".join(turns)}</ol>' if turns else "<p>Nobody spoke.</p>"

@@ -47,7 +47,7 @@ def as_recorded(turns: Sequence[Turn]) -> Speak:
         if not own:
             raise VoidGame(f"today's rules ask {request.seat} once more than is on record")
         shown = request.messages[-1]["content"]
-        turn = next((t for t in own if t.shown == shown), own[0])
+        turn = next((t for t in own if t.prompt == shown), own[0])
         own.remove(turn)
         return turn
 

@@ -36,7 +36,7 @@ def test_tasks_and_scores_are_reasoning_gyms() -> None:
     episodes = asyncio.run(collect(jobs, engine.act))
     assert [e.void for e in episodes] == [None] * len(jobs)
     for episode, (question, score) in zip(episodes, expected, strict=True):
-        assert episode.turns[0].shown.endswith(question)
+        assert episode.turns[0].prompt.endswith(question)
         assert episode.rewards == {"solver": pytest.approx(score)}
     assert {score for _, score in expected} >= {0.0, 1.0}
 
@@ -47,7 +47,7 @@ def test_a_reply_without_an_answer_scores_nothing_and_settings_are_passed_on() -
     job = Job("0", "gym:chain_sum", game, game.task(1), 0, {"solver": "s"})
     (episode,) = asyncio.run(collect([job], engine.act))
     assert episode.rewards == {"solver": 0.0} and game.measures([episode], "s") == {"score": 0.0}
-    assert episode.turns[0].shown.startswith("Answer the question directly.")
+    assert episode.turns[0].prompt.startswith("Answer the question directly.")
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:

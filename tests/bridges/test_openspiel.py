@@ -127,7 +127,7 @@ def test_random_players_end_with_openspiels_returns(string, style):
                 state.apply_action(next(moves))
         assert list(episode.rewards.values()) == state.returns()
         for turn in episode.turns:
-            assert turn.shown and "\n\n\n" not in turn.shown
+            assert turn.prompt and "\n\n\n" not in turn.prompt
 
 
 def test_no_prompt_of_a_hidden_game_tells_more_than_the_player_knows():

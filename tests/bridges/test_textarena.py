@@ -70,7 +70,7 @@ def test_scripted_games_are_those_of_plain_textarena() -> None:
     )
     finished = 0
     for episode, expected in zip(episodes, json.loads(plain.stdout), strict=True):
-        seen = [[int(t.seat.removeprefix("player_")), t.shown] for t in episode.turns]
+        seen = [[int(t.seat.removeprefix("player_")), t.prompt] for t in episode.turns]
         assert seen == expected["seen"], episode.game
         rewards = expected.get("rewards")
         if "raised" in expected:

@@ -55,7 +55,7 @@ def test_an_environment_is_a_game_with_its_own_rewards() -> None:
     jobs = [Job(f"{i}", "adding", game, game.task(i), i, {"agent": "s"}) for i in range(4)]
     episodes = asyncio.run(collect(jobs, engine.act))
     assert [e.void for e in episodes] == [None] * 4
-    assert [e.turns[0].shown for e in episodes] == ["0 + 1 =", "1 + 2 =", "2 + 3 =", "0 + 1 ="]
+    assert [e.turns[0].prompt for e in episodes] == ["0 + 1 =", "1 + 2 =", "2 + 3 =", "0 + 1 ="]
     assert episodes[0].turns[0].before == [{"role": "system", "content": "Add."}]
     expected = [2 + 0.25, 2 + 0.25, 0.5 / 3, 2 + 0.25]
     assert [e.rewards["agent"] for e in episodes] == pytest.approx(expected)
@@ -92,7 +92,7 @@ def test_an_exported_game_is_played_by_vf_eval_to_the_same_rewards(tmp_path: Pat
     ]
     episodes = asyncio.run(collect(jobs, ScriptedEngine({"s": script}).act))
     ours = [
-        (t.seat, t.shown, t.text, e.rewards[t.seat], e.facts) for e in episodes for t in e.turns
+        (t.seat, t.prompt, t.text, e.rewards[t.seat], e.facts) for e in episodes for t in e.turns
     ]
     theirs = [
         (

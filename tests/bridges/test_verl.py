@@ -32,7 +32,7 @@ from sparring.credit.group_relative import centred
 from sparring.models.loading import nano_tokenizer
 from sparring.run.games import load_game
 from sparring.training.instances import AGENT, Instance, Source, read_parquet, write_parquet
-from sparring.training.selfplay import Plan, generate
+from sparring.training.selfplay import Plan, play_plan
 
 TERSE = {"style": "terse", "size": 2, "hard": 1, "max_length": 4}
 
@@ -41,7 +41,7 @@ TERSE = {"style": "terse", "size": 2, "hard": 1, "max_length": 4}
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Games of nano with itself, and what `sparring export verl` makes of them."""
     folder = tmp_path_factory.mktemp("verl")
-    generate(Plan("matching", "nano", games=24, options=TERSE), folder / "games", device="cpu")
+    play_plan(Plan("matching", "nano", games=24, options=TERSE), folder / "games", device="cpu")
     export(folder / "games", folder / "out")
     return folder / "out"
 
@@ -63,7 +63,7 @@ class Server:
     def __init__(self, *said: str) -> None:
         self.said, self.asked = said, list[dict[str, Any]]()
 
-    async def generate(
+    async def play_plan(
         self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
     ) -> TokenOutput:
         self.asked.append({"id": request_id, "prompt": prompt_ids, **sampling_params})

@@ -36,9 +36,9 @@ def test_every_second_is_counted_once_however_many_are_at_work() -> None:
         with clock.judging():
             pass_(32)
     pass_(64)
-    assert clock.take() == {"generate": 14, "judge": 48, "wait": 65, "judge_meanwhile": 4}
+    assert clock.lap() == {"generate": 14, "judge": 48, "wait": 65, "judge_meanwhile": 4}
     pass_(128)
-    assert clock.take() == {"generate": 0, "judge": 0, "wait": 128, "judge_meanwhile": 0}
+    assert clock.lap() == {"generate": 0, "judge": 0, "wait": 128, "judge_meanwhile": 0}
 
 
 RULING_S = 0.05
@@ -83,9 +83,9 @@ def play(
     jobs = [Job(str(i), "judged", game, Task("t"), i, {"writer": "main"}) for i in range(games)]
 
     async def all_of_them() -> tuple[dict, float]:
-        started, _ = time.perf_counter(), players.clock.take()
+        started, _ = time.perf_counter(), players.clock.lap()
         await collect(jobs, players.act, sampling=Sampling(max_tokens=2), outside=players.outside)
-        return players.clock.take(), time.perf_counter() - started
+        return players.clock.lap(), time.perf_counter() - started
 
     split, whole = asyncio.run(all_of_them())
     return split, batches, whole

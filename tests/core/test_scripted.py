@@ -16,7 +16,7 @@ def ask(policy: str, view: View | None, seed: int = 0) -> Request:
 def test_a_script_answers_at_once_and_leaves_no_tokens():
     engine = ScriptedEngine({"echo": lambda request: request.messages[-1]["content"] + "!"})
     turn = asyncio.run(engine.act(ask("echo", None)))
-    assert (turn.text, turn.shown, turn.finish, turn.policy) == ("?!", "?", "scripted", "echo")
+    assert (turn.text, turn.prompt, turn.finish, turn.policy) == ("?!", "?", "scripted", "echo")
     assert turn.token_ids == [] and not turn.trainable
 
 

@@ -11,7 +11,7 @@ def episode(
     rewards: dict[str, float], speakers: dict[str, str], facts: dict[str, object] | None = None
 ) -> Episode:
     turns = [
-        Turn(seat=seat, policy=policy, shown="", text="", token_ids=[1], trainable=policy == "main")
+        Turn(seat, policy, prompt="", text="", token_ids=[1], trainable=policy == "main")
         for seat, policy in speakers.items()
     ]
     return Episode("e", "g", Task("t"), 0, "1", turns=turns, rewards=rewards, facts=facts or {})

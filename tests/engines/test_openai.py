@@ -92,7 +92,7 @@ def test_a_request_says_all_that_the_game_said(rogue: Rogue) -> None:
             "reasoning_effort": "low",
         }
     ]
-    assert (turn.seat, turn.policy, turn.shown, turn.text) == ("s", "m", "c", "4")
+    assert (turn.seat, turn.policy, turn.prompt, turn.text) == ("s", "m", "c", "4")
     assert (turn.finish, turn.temperature, turn.token_ids) == ("stop", 0.5, [])
     assert rogue.keys == [None], "no key was set, and none is sent"
 
@@ -546,7 +546,7 @@ def test_opponents_can_be_players_by_name(rogue: Rogue, tmp_path: Path) -> None:
     assert all(sorted(s.values()) == ["main", "rival"] for s in seatings)
     assert {s["x"] for s in seatings} == {"main", "rival"}, "and the learner changes seats"
     config["opponents"]["players"] = []
-    with pytest.raises(ConfigError, match=r"opponents\.players names nobody"):
+    with pytest.raises(ConfigError, match=r"opponents\.players is empty"):
         train(make_config(config), tmp_path / "other")
 
 

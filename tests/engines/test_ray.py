@@ -18,7 +18,7 @@ from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling, Turn, VoidGame
 from sparring.engines.engine import OwnEngine
 from sparring.engines.published import PublishFailed
-from sparring.engines.ray import RayPool, Replica, beginning, choose, pack, unpack
+from sparring.engines.ray import RayPool, Replica, beginning, choose, deserialize, serialize
 from sparring.run.cluster import RayConfig
 from sparring.run.config import load_recipe
 from sparring.run.games import load_game
@@ -55,7 +55,7 @@ def test_weights_arrive_as_they_left(make_policies: Callable[..., Any]) -> None:
 
     state = make_policies("lora").state("main")
     state |= {"half": torch.randn(3, 5).bfloat16(), "one": torch.tensor(2.5)}
-    found = unpack(pack(state))
+    found = deserialize(serialize(state))
     assert found.keys() == state.keys()
     for key, value in state.items():
         assert found[key].dtype == value.dtype and torch.equal(found[key], value), key
@@ -119,7 +119,7 @@ class FakeActor:
 
     def __init__(self, gate: asyncio.Event | None = None) -> None:
         self.replica, self.gate = Replica(Words), gate
-        self.ready = self.take = self.act = self  # each is called through `remote`
+        self.ready = self.receive = self.act = self  # each is called through `remote`
         self.taken = 0
 
     async def remote(self, *words: Any) -> Any:
@@ -129,7 +129,7 @@ class FakeActor:
             return await self.replica.act(words[0])
         if self.gate is not None:
             await self.gate.wait()
-        sums = await self.replica.take(*words)
+        sums = await self.replica.receive(*words)
         self.taken += 1
         return sums
 
@@ -166,7 +166,7 @@ def test_a_replica_that_is_replaced_while_weights_are_published_has_the_new_ones
         assert found._slots[1].actor is late and late.taken == 2
         assert late.replica.engine.policies.weights["main"] == 2.0
         turns = await asyncio.gather(*(found.act(request(str(i))) for i in range(12)))
-        assert {(t.shown.split()[1], t.version) for t in turns} == {("2.0", 1)}
+        assert {(t.prompt.split()[1], t.version) for t in turns} == {("2.0", 1)}
 
     asyncio.run(scene())
 
@@ -233,18 +233,18 @@ def test_weights_are_published_once_per_change_and_reach_every_replica(cluster: 
             return list(await asyncio.gather(*(found.act(request(str(i))) for i in range(count))))
 
         first = asyncio.run(round_of_turns(12))
-        assert {t.shown.split()[1] for t in first} == {"1.0"} and found.publishes == 1
-        assert len({t.shown.split()[0] for t in first}) == 2  # both replicas spoke
+        assert {t.prompt.split()[1] for t in first} == {"1.0"} and found.publishes == 1
+        assert len({t.prompt.split()[0] for t in first}) == 2  # both replicas spoke
         policies.weights["main"] = 2.0
         policies.set_version("main", 1)
         policies.add("main@5")
         policies.weights["main@5"] = 7.0
         second = asyncio.run(round_of_turns(12))
-        assert {(t.shown.split()[1], t.version) for t in second} == {("2.0", 1)}
+        assert {(t.prompt.split()[1], t.version) for t in second} == {("2.0", 1)}
         assert found.publishes == 2 and found.published_bytes == 3 * 4  # a float thrice
         policies.weights["main"] = 3.0  # as when a checkpoint is loaded
         found.publish()
-        assert {t.shown.split()[1] for t in asyncio.run(round_of_turns(4))} == {"3.0"}
+        assert {t.prompt.split()[1] for t in asyncio.run(round_of_turns(4))} == {"3.0"}
         with pytest.raises(VoidGame, match=r"^nothing to say$"):
             asyncio.run(found.act(request("void")))
 

@@ -15,7 +15,7 @@ from lives import COMMAND, SMALL, events, facts, sparring, train
 
 from sparring.core.errors import ConfigError
 from sparring.launch import node
-from sparring.launch.slurm import Job, check, script, submit
+from sparring.launch.slurm import BatchJob, check, script, submit
 from sparring.run import interrupt
 
 ITERATIONS = 100  # some seconds, so that a signal finds the run at work
@@ -32,7 +32,7 @@ def bash_accepts(text: str) -> bool:
 
 
 def test_the_script_asks_for_what_was_asked_and_resumes_by_itself(tmp_path: Path) -> None:
-    job = Job(
+    job = BatchJob(
         "kuhn", tmp_path / "run", ("seed=3", "games={kuhn: {style: terse}}"), gpus=4,
         time="2-00:00:00", partition="long", account="lab", cpus=32, warn_s=120,
         more=("--constraint=a100",),
@@ -57,11 +57,11 @@ def test_the_script_asks_for_what_was_asked_and_resumes_by_itself(tmp_path: Path
     ],
 )
 def test_several_nodes_are_started_by_a_launcher(tmp_path: Path, launcher: str, said: str) -> None:
-    job = Job("kuhn", tmp_path / "run", nodes=3, gpus=2, launcher=launcher)  # type: ignore[arg-type]
+    job = BatchJob("kuhn", tmp_path / "run", nodes=3, gpus=2, launcher=launcher)  # type: ignore[arg-type]
     text = script(job)
     assert said in text and bash_accepts(text)
     with pytest.raises(ConfigError, match="--launcher"):
-        check(Job("kuhn", tmp_path / "run", nodes=3))
+        check(BatchJob("kuhn", tmp_path / "run", nodes=3))
 
 
 def test_a_dry_run_prints_and_writes_nothing(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_without_slurm_it_is_said_and_nothing_written(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match=r"no sbatch here.*--dry-run"):
-        submit(Job("kuhn", tmp_path / "run"))
+        submit(BatchJob("kuhn", tmp_path / "run"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -57,7 +57,7 @@ def test_no_mask_is_needed_where_pads_are_on_the_right(shape, attention, make_sa
     found = []
     with policies.using("main") as model:
         for hidden in (learner.hidden(model, batch), masked(model, batch, lengths)):
-            loss = (learner.score(model, hidden, batch)[0] * batch.advantage_N).sum()
+            loss = (learner.head_logprobs(model, hidden, batch)[0] * batch.advantage_N).sum()
             gradients = torch.autograd.grad(loss, weights, allow_unused=True)
             found.append([loss.detach(), *(g for g in gradients if g is not None)])
     for free, with_mask in zip(*found, strict=True):

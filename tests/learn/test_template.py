@@ -172,7 +172,7 @@ def test_the_key_takes_jinja_a_file_or_plain_and_the_run_keeps_the_text(tmp_path
     ("template", "words"),
     [
         ("{% for m in messages %}{{ m.content }", "cannot write a conversation"),
-        ("{{ 'nothing of it' }}", "leaves out what was said"),
+        ("{{ 'nothing of it' }}", "leaves out messages"),
     ],
 )
 def test_a_template_that_writes_no_conversation_is_refused(template, words):

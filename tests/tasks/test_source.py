@@ -12,7 +12,7 @@ import pytest
 from sparring.core.errors import ConfigError
 from sparring.core.types import Task
 from sparring.run.config import TasksConfig
-from sparring.tasks import draw, load_tasks, training_tasks
+from sparring.tasks import choose_task, load_tasks, training_tasks
 from sparring.tasks.source import mbpp_split
 
 
@@ -123,9 +123,9 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
 
 def test_a_walk_meets_every_task_once_a_round_and_hangs_on_the_seed_alone() -> None:
     tasks = [Task(id=str(i)) for i in range(10)]
-    first = [draw(tasks, 7, i).id for i in range(10)]
-    second = [draw(tasks, 7, i).id for i in range(10, 20)]
+    first = [choose_task(tasks, 7, i).id for i in range(10)]
+    second = [choose_task(tasks, 7, i).id for i in range(10, 20)]
     assert sorted(first) == sorted(second) == [str(i) for i in range(10)]
     assert first != second
-    assert [draw(tasks, 7, i).id for i in range(5, 15)] == [*first[5:], *second[:5]]
-    assert [draw(tasks, 8, i).id for i in range(10)] != first
+    assert [choose_task(tasks, 7, i).id for i in range(5, 15)] == [*first[5:], *second[:5]]
+    assert [choose_task(tasks, 8, i).id for i in range(10)] != first

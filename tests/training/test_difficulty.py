@@ -11,7 +11,7 @@ from sparring.core.types import Episode, Task, Turn
 from sparring.run.collecting import GateConfig
 from sparring.run.config import load_recipe, make_config
 from sparring.run.games import make_games
-from sparring.tasks import draw
+from sparring.tasks import choose_task
 from sparring.training.difficulty import DifficultyGate
 from sparring.training.jobs import make_jobs
 from sparring.training.opponents import Opponents
@@ -58,7 +58,7 @@ def test_a_task_that_becomes_easier_leaves_its_pool() -> None:
 
 def test_easy_and_hard_tasks_are_met_in_their_share_and_others_more() -> None:
     gate, rounds = met(), 400
-    drawn = Counter(gate.draw("g", TASKS, 7, i).id for i in range(10 * rounds))
+    drawn = Counter(gate.choose_task("g", TASKS, 7, i).id for i in range(10 * rounds))
     for easy in "012":
         assert drawn[easy] == pytest.approx(0.25 * rounds, rel=0.2)
     assert drawn["3"] == 0
@@ -73,15 +73,15 @@ def test_switched_off_or_with_nothing_else_to_play_it_changes_nothing() -> None:
     assert off.rewards == {} and off.metrics({"g": TASKS}) == {}
     alone = met()
     for i in range(50):
-        assert off.draw("g", TASKS, 3, i) == draw(TASKS, 3, i)
-        assert alone.draw("g", TASKS[:4], 3, i) == draw(TASKS[:4], 3, i)
+        assert off.choose_task("g", TASKS, 3, i) == choose_task(TASKS, 3, i)
+        assert alone.choose_task("g", TASKS[:4], 3, i) == choose_task(TASKS[:4], 3, i)
 
 
 def test_its_state_goes_through_json_and_draws_the_same() -> None:
     gate, other = met(), DifficultyGate(ON)
     other.load(json.loads(json.dumps(gate.state())))
     assert other.rewards == gate.rewards
-    drawn = [[one.draw("g", TASKS, 5, i) for i in range(60)] for one in (gate, other)]
+    drawn = [[one.choose_task("g", TASKS, 5, i) for i in range(60)] for one in (gate, other)]
     assert drawn[0] == drawn[1]
 
 

@@ -10,15 +10,15 @@ import pytest
 from lives import Moment, train
 
 from sparring.run.rundir import RunDir
-from sparring.training.finish import finish, spread
+from sparring.training.finish import evenly_spaced, finish
 
 MEASURED = ("evaluate.final=6", "evaluate.ladder=2")
 
 
 def test_steps_are_spread_evenly_with_both_ends() -> None:
-    assert spread([0, 5, 10], 6) == [0, 5, 10]
-    assert spread(list(range(0, 101, 10)), 6) == [0, 20, 40, 60, 80, 100]
-    assert spread(list(range(10)), 2) == [0, 9]
+    assert evenly_spaced([0, 5, 10], 6) == [0, 5, 10]
+    assert evenly_spaced(list(range(0, 101, 10)), 6) == [0, 20, 40, 60, 80, 100]
+    assert evenly_spaced(list(range(10)), 2) == [0, 9]
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def test_a_program_is_transcribed_in_the_ids_that_the_policy_would_see_and_say()
     for episode in episodes:
         for turn in episode.turns:
             assert turn.trainable and chat.decode(turn.token_ids) == turn.text
-            messages = [*turn.before, {"role": "user", "content": turn.shown}]
+            messages = [*turn.before, {"role": "user", "content": turn.prompt}]
             if not any(t is not turn and t.seat == turn.seat for t in episode.turns):
                 assert turn.prompt_ids == chat.ids_of(messages)
     first, answer = (t for t in episodes[0].turns if t.seat == "first")
@@ -158,5 +158,5 @@ def test_a_game_without_programs_cannot_be_imitated(tmp_path: Path) -> None:
         "from sparring import Game\nclass Mute(Game):\n    seats = ('one',)\n"
     )
     keys = ["games={" + f"'{tmp_path}/mute.py:Mute': {{}}" + "}", "begin.main=scripted:2"]
-    with pytest.raises(ConfigError, match="nobody has written a scripted player"):
+    with pytest.raises(ConfigError, match="has no scripted player"):
         gather(parts_of("kuhn", *keys), tmp_path / "run")

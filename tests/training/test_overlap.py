@@ -264,8 +264,8 @@ def test_the_canary_hears_the_weights_that_spoke_not_those_that_learn(policies: 
 def test_a_twin_shares_the_base_and_nothing_else(policies: Any) -> None:
     twin = policies.twin()
     assert twin.names() == policies.names()
-    base = {weight.data_ptr() for weight in policies.still()}
-    assert base and {weight.data_ptr() for weight in twin.still()} == base
+    base = {weight.data_ptr() for weight in policies.frozen_parameters()}
+    assert base and {weight.data_ptr() for weight in twin.frozen_parameters()} == base
     mine, other = policies.parameters("main"), twin.parameters("main")
     assert not {w.data_ptr() for w in mine.values()} & {w.data_ptr() for w in other.values()}
     before = {key: weight.detach().clone() for key, weight in other.items()}
@@ -290,7 +290,7 @@ def test_a_snapshot_is_shown_elsewhere_as_it_was(policies: Any) -> None:
     with torch.no_grad():
         for weight in policies.parameters("main").values():
             weight.add_(1)
-    twin.show(first)
+    twin.load_snapshot(first)
     assert twin.names() == [BASE, "main", "main@3"] and twin.version("main") == 3
     assert all(torch.equal(expected[k], w) for k, w in twin.parameters("main").items())
     policies.remove("main@3")
@@ -298,7 +298,7 @@ def test_a_snapshot_is_shown_elsewhere_as_it_was(policies: Any) -> None:
     second = policies.snapshot(first.versions)
     assert set(second.weights) == {"main"}
     assert policies.snapshot(second.versions).weights == {}
-    twin.show(second)
+    twin.load_snapshot(second)
     assert twin.names() == [BASE, "main"]
 
 

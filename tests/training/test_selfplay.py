@@ -21,7 +21,7 @@ from sparring.training.instances import (
     split_tables,
     write_parquet,
 )
-from sparring.training.selfplay import Plan, generate
+from sparring.training.selfplay import Plan, play_plan
 
 GAME = {"style": "terse", "size": 2, "hard": 1, "max_length": 3, "penalty": 1}
 WORDS = [f"{key}={value}" for key, value in GAME.items()]
@@ -36,7 +36,7 @@ def plan(**settings: Any) -> Plan:
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("selfplay") / "games"
-    generate(plan(), folder, device="cpu")
+    play_plan(plan(), folder, device="cpu")
     return folder
 
 
@@ -70,7 +70,7 @@ def test_two_instances_a_game_and_the_table_is_the_group(games: Path) -> None:
     assert sum(sample.mask) == 2
     told = [p for p, m in zip(sample.logprobs, sample.mask, strict=True) if m]
     assert told == [p for t in turns for p in t["logprobs"]]
-    assert train[0].prompt == [{"role": "user", "content": turns[0]["shown"]}]
+    assert train[0].prompt == [{"role": "user", "content": turns[0]["prompt"]}]
 
 
 def episode(number: int, group: str, reward: float) -> Episode:
@@ -148,13 +148,13 @@ def test_what_is_asked_wrongly_is_refused_and_nothing_is_written(
 def test_another_plan_and_games_that_are_there_are_refused(games: Path, tmp_path: Path) -> None:
     before = everything(games)
     with pytest.raises(ConfigError, match="add --resume"):
-        generate(plan(), games)
+        play_plan(plan(), games)
     with pytest.raises(ConfigError, match="games, seed differ"):
-        generate(plan(games=16, seed=1), games, resume=True)
+        play_plan(plan(games=16, seed=1), games, resume=True)
     assert everything(games) == before
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(ConfigError, match="not empty"):
-        generate(plan(), tmp_path)
+        play_plan(plan(), tmp_path)
 
 
 def test_variables_of_the_environment_set_what_is_played(
@@ -170,7 +170,7 @@ def test_variables_of_the_environment_set_what_is_played(
 
 def test_programs_play_too_and_pool_to_the_optimum(tmp_path: Path) -> None:
     options = {"style": "short", "size": 4}
-    found = generate(Plan("matching", "scripted", games=8, options=options), tmp_path / "out")
+    found = play_plan(Plan("matching", "scripted", games=8, options=options), tmp_path / "out")
     assert (found["score"], found["agreement"], found["agreed_turns"]) == (1.0, 1.0, 3.0)
     assert found["bound_greedy"] <= 0.8 and found["train_instances"] == 0
 

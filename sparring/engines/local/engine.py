@@ -202,7 +202,7 @@ class TransformersEngine(OwnEngine):
         for model, runner in list(self._runners.items()):
             if isinstance(runner, Runner):
                 if runner.decoder.is_of(model):
-                    runner.forget()
+                    runner.drop_cache()
                 else:  # made again, from the weights that are there now
                     del self._runners[model]
         self._stale = False
@@ -393,7 +393,7 @@ class TransformersEngine(OwnEngine):
         return Turn(
             seat=request.seat,
             policy=request.policy,
-            shown=request.messages[-1]["content"],
+            prompt=request.messages[-1]["content"],
             text=text,
             thoughts=thoughts,
             version=row.policy[1],

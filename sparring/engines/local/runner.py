@@ -124,7 +124,7 @@ class Runner:
             self._adapters_moved = True
         return list(self._adapters).index(name)
 
-    def forget(self) -> None:
+    def drop_cache(self) -> None:
         """Weights have moved: what was computed is of no use any more. No row may be under way."""
         self.cache.clear()
         self._adapters.clear()
@@ -279,8 +279,7 @@ class Runner:
         )
         adapter_N = None
         if self._adapters:
-            adapter_B = self._whole([*(span.row.adapter for span in spans), -1])
-            adapter_N = adapter_B[pages.row_N]
+            adapter_N = self._whole([*(span.row.adapter for span in spans), -1])[pages.row_N]
         id_N = self._whole(ids + [0] * (size - len(ids)))
         hidden_NH = self.decoder.hidden(id_N, adapter_N, self.kit, self._caches(), pages)
         last, drawing = -1, list[tuple[Row, int]]()

@@ -73,7 +73,7 @@ class TooMuch(Exception):
 
 
 class Hostile(Exception):
-    """A value that is made to take long, whoever works with it."""
+    """A value that makes any operation on it take long."""
 
 
 class Value(ast.expr):
@@ -87,7 +87,7 @@ class Value(ast.expr):
 
 
 def evaluate(node: ast.expr, values: list[Any]) -> Any:
-    """The value of an expression that `sparring.judge.python.plan` has found to be simple."""
+    """The value of an expression that `sparring.judge.python.hoisting` accepts."""
     return _RULES[type(node)](node, values)
 
 

@@ -31,7 +31,7 @@ class Judge:
         async with Judge(timeout_s=3) as judge:
             verdict = await judge.tests(code, ["assert double(2) == 4"])
 
-    Without bubblewrap, entering raises SandboxMissing, unless `sandbox="unsafe"` is said.
+    Without bubblewrap, entering raises SandboxMissing, unless `sandbox="unsafe"`.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ def global_names(
     codes: Iterable[CodeType], shadow: tuple[str, ...]
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """The global names that compiled tests read, builtins aside, and those that they bind; None
-    and nothing where it cannot be told."""
+    and nothing where that is unclear."""
     reads: set[str] = set()
     binds: set[str] = set()
     for module in codes:

@@ -11,7 +11,7 @@ from sparring.core.game import Remote
 from sparring.core.types import Task, Verdict, VoidGame
 from sparring.judge.python.judge import Execution, Judge
 from sparring.judge.python.ray import RayJudge
-from sparring.tasks import draw, load_tasks
+from sparring.tasks import choose_task, load_tasks
 
 # Modules that are the same at any hour and on any machine, and lead to no other module.
 MODULES = (
@@ -40,7 +40,7 @@ def ruling(done: Execution) -> Verdict:
 
 
 def not_void(verdict: Verdict) -> Verdict:
-    """A broken jail is nobody's fault: the game is void."""
+    """A broken jail voids the game."""
     if verdict.status == "void":
         raise VoidGame(f"the judge could not rule ({verdict.kind}): {verdict.detail}")
     return verdict
@@ -54,7 +54,7 @@ def _shipped(name: str) -> tuple[Task, ...]:
 def shipped_task(name: str, seed: int) -> Task:
     """A seed's task of our own problems, for play outside a run."""
     tasks = _shipped(name)
-    return draw(tasks, 0, seed % (64 * len(tasks)))
+    return choose_task(tasks, 0, seed % (64 * len(tasks)))
 
 
 def forbidden(code: str, modules: Collection[str] = MODULES) -> str:

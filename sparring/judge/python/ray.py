@@ -1,4 +1,4 @@
-"""The judge of Python programs as Ray tasks: whoever has a core free rules. A ruling depends on
+"""The judge of Python programs as Ray tasks: any node with a free core rules. A ruling depends on
 nothing but its program, so one that was lost with its node is made again elsewhere."""
 
 from __future__ import annotations

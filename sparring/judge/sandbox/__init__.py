@@ -1,4 +1,4 @@
-"""The jail: programs nobody vouches for run here, and only plain data comes out."""
+"""The jail: untrusted programs run here, and only plain data comes out."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _try_jail() -> str:
         return ""
     hint = "unprivileged user namespaces may be switched off (sysctl user.max_user_namespaces)"
     return (
-        f"bwrap is there but the jail did not start: {stderr[-400:] or 'it said nothing'}; {hint}"
+        f"bwrap is there but the jail did not start: {stderr[-400:] or 'no output'}; {hint}"
     )
 
 

@@ -32,7 +32,7 @@ class Limits:
 
 
 class Exit(NamedTuple):
-    """What the zygote's wait4 said."""
+    """The zygote's wait4 result."""
 
     status: int
     error: int

@@ -31,7 +31,7 @@ class TeamLearner(Learner):
     others to do as well: `fit`, `load` and, where weights are spread, `state`."""
 
     spread = False
-    _told = False  # whether the others are doing the same already
+    _in_step = False  # whether the others are doing the same already
 
     @property
     def leads(self) -> bool:
@@ -40,13 +40,13 @@ class TeamLearner(Learner):
     @contextmanager
     def all_do(self, verb: str, *words: Any) -> Iterator[None]:
         """The others do the same while this block lasts; once, however deep it is called."""
-        outermost, self._told = not self._told, True
+        outermost, self._in_step = not self._in_step, True
         if outermost and self.leads:
-            self.world.hand_out((verb, *words))
+            self.world.broadcast((verb, *words))
         try:
             yield
         finally:
-            self._told = not outermost
+            self._in_step = not outermost
 
     def fit(
         self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1
@@ -71,12 +71,12 @@ class TeamLearner(Learner):
 
     def dismiss(self) -> None:
         if self.leads:
-            self.world.hand_out(("stop",))
+            self.world.broadcast(("stop",))
 
     def serve(self) -> None:
         """Do what the first process says, until it says stop."""
         while True:
-            verb, *words = self.world.hand_out()
+            verb, *words = self.world.broadcast()
             if verb == "stop":
                 return
             if verb == "fit":
@@ -97,10 +97,10 @@ def spread_out(learner: Learner) -> None:
     def gather(name: str, parts: dict[str, Tensor]) -> dict[str, Tensor]:
         if not any(isinstance(tensor, DTensor) for tensor in parts.values()):
             return parts
-        together = (
+        collective = (
             learner.all_do("policy", name) if isinstance(learner, TeamLearner) else nullcontext()
         )
-        with together:
+        with collective:
             return {key: whole(tensor) for key, tensor in parts.items()}
 
     def scatter(name: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -138,7 +138,7 @@ def make_learner(
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
     team = rank.size() > 1
-    together = world.World(rank.size(), device)
+    group = world.World(rank.size(), device)
     device = world.own_device(device)
     use_tf32(config.engine.tf32, device)
     learned = learned or learned_policies(config, make_games(config.games).values())
@@ -159,14 +159,14 @@ def make_learner(
     policies = load_policies(config.policy, config.learn, seed=config.seed, **options)
     begin_with(config, policies, learned, folder)
     learner = (TeamLearner if team else Learner)(policies, learned, config.learn, **words)
-    learner.world = together
+    learner.world = group
     if config.learn.spread:
         spread_out(learner)
     return learner
 
 
 def check_spread(config: Config) -> None:
-    """Nobody holds spread weights whole, so nobody can speak with them alone."""
+    """No process holds sharded weights whole, so none can generate with them alone."""
     if not config.learn.spread:
         return
     if rank.size() < 2:

@@ -45,8 +45,8 @@ class World:
 
     def share(self, items: Sequence[Item]) -> list[tuple[Item, float]]:
         """This process's part of what all of them have, and what each counts. All take as many
-        steps: whoever has nothing left repeats something that counts nothing, because with spread
-        weights nobody can read a layer alone."""
+        steps: a process that has nothing left repeats a batch with weight 0, because with
+        sharded weights a layer is read by all of them together."""
         rounds = -(-len(items) // self.size)
         indices = [i * self.size + self.rank for i in range(rounds)]
         return [(items[p], 1.0) if p < len(items) else (items[0], 0.0) for p in indices]
@@ -80,7 +80,7 @@ class World:
         self._sum(flat)
         return dict(zip(names, flat, strict=True))
 
-    def hand_out(self, message: Any = None) -> Any:
+    def broadcast(self, message: Any = None) -> Any:
         """What the first process says, in all of them."""
         from accelerate.utils import broadcast_object_list
 

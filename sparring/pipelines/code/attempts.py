@@ -139,7 +139,7 @@ def need_tests(problems: Sequence[Problem], source: str) -> None:
             raise ConfigError(f"problem {problem.id} of {source} has no tests to be judged by")
 
 
-def summary(attempts: Sequence[Sequence[Attempt]], ks: Sequence[int]) -> dict[str, Any]:
+def attempt_stats(attempts: Sequence[Sequence[Attempt]], ks: Sequence[int]) -> dict[str, Any]:
     """The numbers of an evaluation. A problem is passed when one of its samples passes; the pass
     rate is pass@1, the share of all samples that pass."""
     counts = [(len(each), sum(a.verdict.passed for a in each)) for each in attempts]

@@ -25,8 +25,8 @@ from sparring.pipelines.code.attempts import (
     Question,
     attempt_in_batches,
     attempt_references,
+    attempt_stats,
     details,
-    summary,
 )
 from sparring.run.config import nearest
 from sparring.run.lines import cached, unfinished
@@ -120,7 +120,7 @@ def _record(
     ks: Sequence[int],
     details_to: Path | None,
 ) -> dict[str, Any]:
-    result = {**known, **summary(attempts, ks), **how}
+    result = {**known, **attempt_stats(attempts, ks), **how}
     if details_to is not None:
         write_details(details_to, result, details(problems, attempts))
     return result

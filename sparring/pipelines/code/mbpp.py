@@ -11,7 +11,13 @@ from sparring.core.types import MAIN, Sampling
 from sparring.evaluation.periodic import Evaluation, due, write_details
 from sparring.judge.python.judge import Judge
 from sparring.models.chat import RAW
-from sparring.pipelines.code.attempts import Question, attempt_all, details, need_tests, summary
+from sparring.pipelines.code.attempts import (
+    Question,
+    attempt_all,
+    attempt_stats,
+    details,
+    need_tests,
+)
 from sparring.pipelines.code.config import MbppConfig
 from sparring.run.config import Config
 from sparring.tasks import load_tasks
@@ -106,7 +112,7 @@ async def evaluate_run(
             sampling=Sampling(temperature=mbpp.temperature, max_tokens=mbpp.max_tokens),
             seed=config.seed,
         )
-    stats = summary(attempts, mbpp.k)
+    stats = attempt_stats(attempts, mbpp.k)
     write_details(
         run / "evaluations" / f"mbpp_{iteration:06d}.json",
         {"iteration": iteration, "data": mbpp.data, "chat": mbpp.chat, **stats},

@@ -50,7 +50,7 @@ def sft(
     from sparring.pipelines.coherent_math import phases
 
     config = _config(recipe, overrides, smoke)
-    with _together(processes, config.engine.device) as leads:
+    with _process_group(processes, config.engine.device) as leads:
         if leads:
             _print_facts("sft", phases.sft(config, out, say=_progress(as_json)), as_json)
 
@@ -105,7 +105,7 @@ def dpo(
     from sparring.pipelines.coherent_math import phases
 
     config = _config(recipe, overrides, smoke)
-    with _together(processes, config.engine.device) as leads:
+    with _process_group(processes, config.engine.device) as leads:
         if leads:
             facts = phases.dpo(config, model, preferences, out, say=_progress(as_json))
             _print_facts("dpo", facts, as_json)
@@ -127,10 +127,10 @@ def evaluate(
     _print_facts("eval", phases.evaluation(config, policy, out, say=_progress(as_json)), as_json)
 
 
-def _together(processes: int, device: str) -> Any:
-    from sparring.launch.processes import together
+def _process_group(processes: int, device: str) -> Any:
+    from sparring.launch.processes import process_group
 
-    return together(processes, device)
+    return process_group(processes, device)
 
 
 def _config(recipe: str, overrides: list[str] | None, smoke: bool) -> Any:

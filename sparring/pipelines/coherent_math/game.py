@@ -16,7 +16,7 @@ from sparring.core.types import Task, Turn, Verdict, VoidGame
 from sparring.judge.math import final_answer, grade
 from sparring.pipelines.coherent_math.questions import ASK, MARK, WordProblem, word_problem
 from sparring.run.game_options import Count, Share
-from sparring.tasks import draw, load_tasks
+from sparring.tasks import choose_task, load_tasks
 
 _END = f"End with a line of {MARK} and the number."
 WOLFRAM = (
@@ -85,7 +85,7 @@ class CoherentMath(Game):
         word_problem(task)
 
     def task(self, seed: int) -> Task:
-        return draw(_shipped(), seed, 0)
+        return choose_task(_shipped(), seed, 0)
 
     async def play(self, task: Task, table: Table) -> Outcome:
         problem = word_problem(task)

@@ -138,7 +138,7 @@ def evaluate_policy(
     """Load a policy, ask it everything, batch by batch, and count."""
     if policy == REFERENCE:
         solved = solve_by_reference(problems)
-        return summary(solved), solved
+        return solve_stats(solved), solved
     from sparring.engines.load import load_player
 
     engine, speaker = load_player(
@@ -171,7 +171,7 @@ def evaluate_policy(
     work = in_batches(lines, ids, ask, batch=each, what="question", progress=tell)
     solved = list(map(_solved, problems, asyncio.run(work)))
     spent = time.perf_counter() - began
-    stats = {**summary(solved), "temperature": heat, "max_tokens": max_tokens, "seed": seed}
+    stats = {**solve_stats(solved), "temperature": heat, "max_tokens": max_tokens, "seed": seed}
     return {**stats, "seconds": round(spent, 2), "tokens_per_s": round(seen / spent)}, solved
 
 
@@ -180,7 +180,7 @@ def _solved(problem: WordProblem, record: dict[str, Any]) -> Solved:
     return Solved(problem, tuple(solutions))
 
 
-def summary(solved: Sequence[Solved]) -> dict[str, Any]:
+def solve_stats(solved: Sequence[Solved]) -> dict[str, Any]:
     """The numbers of an evaluation. With several samples the pass rate is the majority's, and the
     mean over samples is told beside it."""
     verdicts = [one.chosen.verdict for one in solved]

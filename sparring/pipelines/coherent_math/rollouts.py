@@ -59,7 +59,10 @@ def collect_rollouts(
     began = time.perf_counter()
     asyncio.run(in_batches(out, ids, ask, batch=chunk, what="question", progress=tell))
     spent = time.perf_counter() - began
-    return {**summary(list(read_lines(out))), "tokens_per_s": round(tokens / max(spent, 1e-9))}
+    return {
+        **rollout_stats(list(read_lines(out))),
+        "tokens_per_s": round(tokens / max(spent, 1e-9)),
+    }
 
 
 def _job(config: Config, game: CoherentMath, policy: str, i: int, problem: WordProblem) -> Job:
@@ -104,7 +107,7 @@ def read_rollouts(path: Path) -> list[dict[str, Any]]:
     return [line for line in lines if not line.get("void")]
 
 
-def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def rollout_stats(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Means over questions, and each arm's share of right answers."""
     fair = [line for line in lines if not line.get("void")]
     stats: dict[str, Any] = {"questions": len(lines), "void": len(lines) - len(fair)}

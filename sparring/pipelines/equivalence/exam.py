@@ -85,7 +85,7 @@ async def examine(
     return list(await asyncio.gather(*asked))
 
 
-def score(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def exam_stats(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The confusion matrix, by truth and by yes, no and neither, and what it comes to."""
     confusion = {"equivalent": [0, 0, 0], "inequivalent": [0, 0, 0]}
     for answer in answers:
@@ -115,7 +115,7 @@ async def examine_run(
         max_tokens=game.bob_tokens or config.sampling.max_tokens,
         seed=config.seed,
     )
-    stats = score(answers)
+    stats = exam_stats(answers)
     record = {"iteration": iteration, "data": wanted.data, **stats}
     write_details(run / "evaluations" / f"pairs_{iteration:06d}.json", record, answers)
     return {"pairs_eval/accuracy": stats["accuracy"], "pairs_eval/pairs": stats["pairs"]}

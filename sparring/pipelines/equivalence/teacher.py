@@ -57,7 +57,7 @@ class EquivalenceTeacher:
         for episode in taken:
             self.records[ALICE] += alice_records(episode, predict=self.keep.predict)
             self.records[BOB] += bob_records(episode, self.game.style)
-        stats = summary(episodes, accepted, taken)
+        stats = round_stats(episodes, accepted, taken)
         stats |= {f"{seat}_records": len(records) for seat, records in self.records.items()}
         self._write(run / f"iteration_{iteration}", episodes, taken, iteration, stats)
         return self._samples(), _metrics(stats)
@@ -206,7 +206,7 @@ def rejections(episodes: Iterable[Episode]) -> list[Record]:
     return rows
 
 
-def summary(
+def round_stats(
     episodes: Sequence[Episode], accepted: Sequence[Episode], taken: Sequence[Episode]
 ) -> dict[str, Any]:
     """The round in numbers; `confusion` counts Bob's single judgements by truth and answer."""

@@ -313,7 +313,7 @@ class MatchingGame(Game):
         if self.style == "terse":
             return self._terse_prompt(talk, seat)
         lines = [] if seat in talk.asked else [self._rules(talk.data), self._sees(talk.data, seat)]
-        lines += [_told(item) for item in talk.news[seat]]
+        lines += [_news_line(item) for item in talk.news[seat]]
         if not talk.news[seat] and not talk.moves:
             lines.append("You begin.")
         elif not talk.news[seat]:
@@ -378,7 +378,7 @@ def _graded(high: bool | None) -> float:
     return MOST * (0.75 if high else 0.25)
 
 
-def _told(item: Action | str) -> str:
+def _news_line(item: Action | str) -> str:
     """One piece of news in words: what the partner did, or what was wrong with the own action."""
     if isinstance(item, str):
         return f"Error: {item}. You lost the turn."

@@ -77,7 +77,7 @@ def make_plan(
         raise ConfigError(f"{chosen} is a game for one; a tournament needs opponents")
     missing = [p for p in players if p in PROGRAMS and p not in opponents_of(table)]
     if missing:
-        raise ConfigError(f"nobody has written a {missing[0]} player for {chosen}")
+        raise ConfigError(f"{chosen} has no {missing[0]} player")
     sampling = replace(trained_sampling(speaks), temperature=temperature)
     sampling = replace(sampling, max_tokens=max_tokens or sampling.max_tokens)
     games += -games % len(table.seats)

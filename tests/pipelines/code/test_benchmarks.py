@@ -17,7 +17,7 @@ from sparring.core.types import Request, VoidGame
 from sparring.judge.python.judge import Judge
 from sparring.judge.sandbox import probe
 from sparring.pipelines.code import humaneval, mbpp
-from sparring.pipelines.code.attempts import Question, attempt_all, cut, details, summary
+from sparring.pipelines.code.attempts import Question, attempt_all, attempt_stats, cut, details
 from sparring.pipelines.code.benchmarks import eval_benchmark, parse_k
 
 jailed = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
@@ -138,7 +138,7 @@ def test_attempts_are_judged_counted_and_kept(mbpp_file: str) -> None:
         return f"def f11(x):\n    return x + {11 if len(seen) % 2 else 5}\n[DONE] more"
 
     attempts = attempt(asked, says, samples=4)
-    found = summary(attempts, [1, 2, 4])
+    found = attempt_stats(attempts, [1, 2, 4])
     assert (found["problems"], found["problems_passed"], found["samples"]) == (2, 1, 4)
     assert found["pass_rate"] == found["pass@1"] == 0.25
     assert found["pass@2"] == pytest.approx((1 - 1 / 6) / 2) and found["pass@4"] == 0.5
@@ -156,7 +156,7 @@ def test_a_question_that_cannot_be_asked_is_void(mbpp_file: str) -> None:
         raise VoidGame("the prompt does not fit")
 
     attempts = attempt(mbpp.questions(mbpp.load_mbpp(mbpp_file), []), too_long)
-    found = summary(attempts, [1])
+    found = attempt_stats(attempts, [1])
     assert (found["void"], found["problems_passed"], found["verdicts"]) == (2, 0, {"prompt": 2})
 
 

@@ -144,7 +144,7 @@ def test_code_prediction_and_its_rules() -> None:
 def test_the_predictor_sees_the_program_and_nothing_of_its_output() -> None:
     reply = {"author": "```python\nprint(6 * 7)\n```", "predictor": "?"}
     (episode,) = play_all("code_prediction", [reply])
-    assert "print(6 * 7)" in episode.turns[1].shown and "42" not in episode.turns[1].shown
+    assert "print(6 * 7)" in episode.turns[1].prompt and "42" not in episode.turns[1].prompt
 
 
 def test_terse_authors_write_only_what_is_printed() -> None:

@@ -12,7 +12,7 @@ from lives import sparring
 from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling, Turn, VoidGame
 from sparring.evaluation.paired import compare, difference_interval, mcnemar
-from sparring.pipelines.coherent_math.gsm8k import majority, solve_all, summary
+from sparring.pipelines.coherent_math.gsm8k import majority, solve_all, solve_stats
 from sparring.pipelines.coherent_math.questions import (
     load_word_problems,
     refuse_shared,
@@ -55,7 +55,7 @@ def test_answers_are_counted_and_voids_are_seen(data: Path):
         "A thousand and one?": ["void"],
     }
     solved = asyncio.run(solve_all(problems, speaker(said), "x", sampling=Sampling()))
-    found = summary(solved)
+    found = solve_stats(solved)
     assert (found["problems"], found["problems_passed"], found["void"]) == (3, 1, 1)
     assert found["pass_rate"] == pytest.approx(1 / 3) and found["pass_rate_marked"] == 0
     assert found["verdicts"] == {"correct": 1, "wrong": 1, "prompt": 1}
@@ -70,7 +70,7 @@ def test_the_majority_speaks_and_the_silent_have_no_vote(data: Path):
     problems = load_word_problems(str(data), limit=1)
     said = {"Two and two?": ["#### 5", "#### 4", "so 4.0"]}
     solved = asyncio.run(solve_all(problems, speaker(said), "x", samples=3, sampling=Sampling()))
-    found = summary(solved)
+    found = solve_stats(solved)
     assert found["maj@3"] == 1.0 and found["mean_of_samples"] == pytest.approx(2 / 3)
     assert solved[0].as_dict()["votes"] == {"5": 1, "4": 2}
 

@@ -16,7 +16,7 @@ from sparring.pipelines.coherent_math.preferences import (
     read_preferences,
     statistics,
 )
-from sparring.pipelines.coherent_math.rollouts import read_rollouts, summary
+from sparring.pipelines.coherent_math.rollouts import read_rollouts, rollout_stats
 
 
 def said(arm: str, correct: bool, s_wm: float = 0.5, finish: str = "stop", text: str = "") -> dict:
@@ -120,7 +120,7 @@ def test_rollouts_that_cannot_be_used_are_named(tmp_path: Path):
     void = line(void="grader", scores={}, trajectories=[])
     path.write_text(f"{json.dumps(line(said('a', True), said('b', False)))}\n{json.dumps(void)}\n")
     assert len(read_rollouts(path)) == 1
-    found = summary([line(said("a", True), said("b", False)), void])
+    found = rollout_stats([line(said("a", True), said("b", False)), void])
     assert (found["questions"], found["void"], found["arms"]) == (2, 1, {"a": 1.0, "b": 0.0})
 
 

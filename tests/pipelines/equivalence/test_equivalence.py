@@ -15,7 +15,7 @@ from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Episode, Request, Task, Verdict
 from sparring.judge.sandbox import probe
 from sparring.pipelines.equivalence import prompts as words
-from sparring.pipelines.equivalence.teacher import rejections, summary
+from sparring.pipelines.equivalence.teacher import rejections, round_stats
 from sparring.run.games import load_game
 
 jail = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
@@ -95,7 +95,7 @@ def test_refusals_are_told_and_kept_and_three_tries_are_all() -> None:
     assert episode.facts["end"] == "rejected" and episode.rewards == {"alice": -1, "bob": 0}
     kinds = [refused["kind"] for refused in episode.facts["rejected"]]
     assert kinds == ["form", "same", "same"]
-    heard = [turn.shown for turn in episode.turns]
+    heard = [turn.prompt for turn in episode.turns]
     assert "no closed ```python block" in heard[1] and "on [2] both: 4" in heard[2]
     mended = play([OTHER + "\nINPUT: [2]", OTHER + "\nINPUT: [5]"], share=0.0)
     assert mended.facts["end"] == "accepted" and mended.facts["tries"] == 2
@@ -201,7 +201,7 @@ def test_a_proof_that_an_input_contradicts_is_an_incident_and_trains_nobody() ->
     assert episode.void is not None and episode.void.startswith("soundness incident: SAFE")
     [row] = rejections([episode])
     assert row["kind"] == "soundness incident"
-    assert summary([episode], [], [])["incidents"] == 1
+    assert round_stats([episode], [], [])["incidents"] == 1
 
 
 @jail
@@ -253,7 +253,7 @@ def test_haskell_asks_for_a_proof_and_feeds_the_prover_back() -> None:
     assert episode.facts["evidence"] == "proved" and episode.facts["proof"].startswith("lemma")
     assert [r["kind"] for r in episode.facts["rejected"]] == ["unsafe", "form"]
     assert asked == ["lemma x = undefined", "lemma x = ()"]
-    assert "fP" in episode.turns[1].shown and "line 3" in episode.turns[2].shown
+    assert "fP" in episode.turns[1].prompt and "line 3" in episode.turns[2].prompt
 
 
 def test_answers_are_read_strictly() -> None:

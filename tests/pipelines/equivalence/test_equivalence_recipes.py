@@ -14,7 +14,7 @@ from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Task
 from sparring.judge.sandbox import probe
 from sparring.learn.demonstrations import read_demonstrations
-from sparring.pipelines.equivalence.exam import load_pairs, score
+from sparring.pipelines.equivalence.exam import exam_stats, load_pairs
 from sparring.pipelines.equivalence.teacher import alice_records, balanced, bob_records, earlier
 from sparring.run.rundir import read_lines
 from sparring.tasks import load_tasks
@@ -142,7 +142,7 @@ def test_the_exam_is_balanced_held_out_and_counts_what_is_no_answer() -> None:
     assert sum(pair.equivalent for pair in pairs) * 2 == len(pairs)
     trained = {t.data["code"] for t in load_tasks("shipped:equivalence_python", "train")}
     assert not trained & {pair.p for pair in pairs}
-    found = score(
+    found = exam_stats(
         [
             {"equivalent": True, "said": True},
             {"equivalent": True, "said": None},

@@ -1,4 +1,4 @@
-"""How an exception of a program is told to those outside."""
+"""How an exception of a program is reported to the host."""
 
 from __future__ import annotations
 

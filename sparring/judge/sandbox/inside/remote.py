@@ -1,7 +1,7 @@
 """Stand-ins, on the tests' side, for objects that live with the program.
 
 A stand-in never believes what an object says about itself against a value of the tests: it is
-equal to no plain value unless its builtin content is, and it is never told what is expected of
+equal to no plain value unless its builtin content is, and it never learns what is expected of
 it by an operator and then believed.
 """
 
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-# A verdict in the guise of a method of str, list or set: told what is expected, answers yes.
+# A verdict in the guise of a method of str, list or set: given what is expected, it answers yes.
 PREDICATES = {
     "startswith", "endswith", "count", "index", "rindex", "find", "rfind", "issubset",
     "issuperset", "isdisjoint", "is_integer",
@@ -27,7 +27,7 @@ class Asker(Protocol):
 class Proxy:
     """One object of the program's. Its own dunder names are ours, its public names are its."""
 
-    __slots__ = ("_about", "_born", "_live", "_named", "_number", "_side", "_told")
+    __slots__ = ("_about", "_born", "_live", "_named", "_number", "_side", "_tainted")
 
     def __init__(self, side: Asker, number: int, about: dict[str, Any]) -> None:
         put = object.__setattr__
@@ -37,7 +37,7 @@ class Proxy:
         put(self, "_named", "")  # what the tests call it, if they got it by its name
         put(self, "_live", False)  # stands for whatever has that name when it is used
         put(self, "_born", False)  # made by the tests calling a class by its name
-        put(self, "_told", False)  # made by an operator that was told a value of the tests
+        put(self, "_tainted", False)  # made by an operator that got a value of the tests
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         value = self._side.ask("call", self, *args, **kwargs)
@@ -59,7 +59,7 @@ class Proxy:
         self._side.ask("delattr", self, name)
 
     def __getitem__(self, key: Any) -> Any:
-        self._untold("getitem")
+        self._refuse_tainted("getitem")
         return self._side.ask("getitem", self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -69,16 +69,16 @@ class Proxy:
         self._side.ask("delitem", self, key)
 
     def __len__(self) -> int:
-        self._untold("len")
+        self._refuse_tainted("len")
         return int(self._side.ask("len", self))
 
     def __iter__(self) -> Iterator[Any]:
-        self._untold("iter")
+        self._refuse_tainted("iter")
         walk = self._side.ask("iter", self)
         return walk if type(walk) is Proxy else iter(walk)
 
     def __next__(self) -> Any:
-        self._untold("next")
+        self._refuse_tainted("next")
         return self._side.ask("next", self)
 
     def __reversed__(self) -> Any:
@@ -91,7 +91,7 @@ class Proxy:
         if type(other) is Proxy:
             if other._number == self._number:
                 return True
-            believed = (self._born or not other._told) and (other._born or not self._told)
+            believed = (self._born or not other._tainted) and (other._born or not self._tainted)
             return believed and bool(self._side.ask("eq", self, other))
         if self._about.get("builtin"):
             return bool(self._side.ask("content", self) == other)
@@ -104,18 +104,18 @@ class Proxy:
         return hash(("proxy", self._number))
 
     def __bool__(self) -> bool:
-        self._untold("bool")
+        self._refuse_tainted("bool")
         return bool(self._side.ask("bool", self))
 
     def __str__(self) -> str:
-        self._untold("str")
+        self._refuse_tainted("str")
         return str(self._side.ask("str", self))
 
     def __repr__(self) -> str:
         return f"<{self._about.get('class') or self._about.get('type', 'object')} of the program>"
 
     def __format__(self, spec: str) -> str:
-        self._untold("format")
+        self._refuse_tainted("format")
         return str(self._side.ask("format", self, spec))
 
     def __instancecheck__(self, instance: Any) -> bool:
@@ -134,9 +134,9 @@ class Proxy:
         return self._side.ask("await", self)
         yield
 
-    def _untold(self, what: str) -> None:
-        if self._told:
-            raise TypeError(f"{what}() of {self!r} is not believed: it was told a test's value")
+    def _refuse_tainted(self, what: str) -> None:
+        if self._tainted:
+            raise TypeError(f"{what}() of {self!r} is not believed: it has seen a test's value")
 
 
 def _binary(name: str, swapped: bool) -> Any:
@@ -147,7 +147,7 @@ def _binary(name: str, swapped: bool) -> Any:
         value = self._side.ask(name, *pair)
         if type(value) is not Proxy:
             raise TypeError(f"{self!r} is no plain value; its arithmetic is not believed")
-        object.__setattr__(value, "_told", True)
+        object.__setattr__(value, "_tainted", True)
         return value
 
     return method
@@ -155,7 +155,7 @@ def _binary(name: str, swapped: bool) -> Any:
 
 def _order(name: str) -> Any:
     def method(self: Proxy, other: Any) -> Any:
-        if type(other) is Proxy and not self._told and not other._told:
+        if type(other) is Proxy and not self._tainted and not other._tainted:
             return bool(self._side.ask(name, self, other))
         if self._about.get("builtin"):
             return getattr(operator, name)(self._side.ask("content", self), other)
@@ -166,7 +166,7 @@ def _order(name: str) -> Any:
 
 def _unary(name: str) -> Any:
     def method(self: Proxy, *args: Any) -> Any:
-        self._untold(name)
+        self._refuse_tainted(name)
         return self._side.ask(name, self, *args)
 
     return method

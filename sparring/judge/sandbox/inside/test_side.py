@@ -213,7 +213,7 @@ def _kept(old: Any, new: Any) -> Any:
 def names_of_tests(side: Side, reads: list[str] | None, binds: list[str]) -> dict[str, Any]:
     """The globals of the tests. A plain dict, which is much the faster one, where every name that
     they read and do not bind is a function or a class of the program's; `reads` is None where it
-    cannot be told which they read. Data is asked for each time: the program may change it."""
+    may read any of them. Data is asked for each time: the program may change it."""
     names: dict[str, Any] = {}
     for name in reads or ():
         value = side.name(name)

@@ -45,7 +45,7 @@ HIGH = 64  # the zygote's own descriptors lie above this
 SLOTS = range(6)  # what a fork starts with: the three streams, 3 request, 4 result, 5 a peer
 M_ARENA_MAX = -8
 CAPABILITIES, NONE = struct.pack("=Ii", 0x20080522, 0), bytes(24)  # version 3, of oneself
-KEPT: list[Any] = []  # what the kernel is told the address of
+KEPT: list[Any] = []  # buffers whose address the kernel has
 REQUEST = SLOTS[3]
 PLACES = struct.pack(f"={len(SLOTS)}i", *SLOTS)
 FDS = list(SLOTS[3:])

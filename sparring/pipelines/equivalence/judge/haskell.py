@@ -134,7 +134,7 @@ class HaskellChecker:
             for name, outcome in (("P", a), ("Q", b)):
                 if outcome[0] == "none":
                     return _nothing(f"{name} comes to nothing ({outcome[1]}) on {input}")
-            reason = f"{function} {input}: {_told('P', a)}, {_told('Q', b)}"
+            reason = f"{function} {input}: {_describe('P', a)}, {_describe('Q', b)}"
             return Verdict("fail", "same", reason) if a == b else Verdict("pass", "differ", reason)
 
         return await _ruled(rule)
@@ -160,14 +160,13 @@ class HaskellChecker:
         report = done.report
         if report[:1] == ["refuted"]:
             difference = (
-                f"{both.function} {report[1]}: {_told('P', report[2:4])}, {_told('Q', report[4:6])}"
+                f"{both.function} {report[1]}: {_describe('P', report[2:4])}, "
+                f"{_describe('Q', report[4:6])}"
             )
             return Verdict("fail", "refuted", difference)
         if report[:1] == ["unanswered"]:
-            reason = (
-                f"Q comes to nothing ({report[2]}) on {report[1]}, where {_told('P', report[3:5])}"
-            )
-            return _nothing(reason)
+            p = _describe("P", report[3:5])
+            return _nothing(f"Q comes to nothing ({report[2]}) on {report[1]}, where {p}")
         if report[3:4] == ["Q"]:
             return _nothing(f"Q comes to nothing ({done.status}) on {report[4]}, where P answers")
         if report[:1] == ["agree"]:
@@ -268,7 +267,7 @@ def _nothing(detail: str) -> Verdict:
     return Verdict("fail", "no outcome", detail)
 
 
-def _told(name: str, outcome: list[str]) -> str:
+def _describe(name: str, outcome: list[str]) -> str:
     value = outcome[1] if len(outcome[1]) <= 200 else outcome[1][:200] + "…"
     return f"{name} {'gives' if outcome[0] == 'value' else 'raises'} {value}"
 

@@ -107,7 +107,7 @@ class PythonChecker:
             [a], [b] = await asyncio.gather(
                 self._steady(p, function, [values], "P"), self._steady(q, function, [values], "Q")
             )
-            verdict = _told_apart(values, a, b)
+            verdict = _compare(values, a, b)
             if verdict.passed:  # a difference that hangs on hashes or state is none
                 some = _spread(inputs_for(pair.signature, pair.trees, 0, self.seed))
                 for source, name in ((p, "P"), (q, "Q")):
@@ -301,7 +301,7 @@ def _spread(inputs: list[list[Any]], most: int = 40) -> list[list[Any]]:
     return inputs[:: max(1, len(inputs) // most)]
 
 
-def _told_apart(values: list[Any], a: Outcome, b: Outcome) -> Verdict:
+def _compare(values: list[Any], a: Outcome, b: Outcome) -> Verdict:
     for name, outcome in (("P", a), ("Q", b)):
         if not outcome.counts:
             why = f"{name} comes to nothing ({outcome.form}) on {values!r:.500}"
