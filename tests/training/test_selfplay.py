@@ -50,7 +50,7 @@ def test_every_game_is_a_line_with_both_views_all_turns_actions_and_score(games:
             scale = data["scales"][seat]
             for r, c in ((0, 0), (0, 1), (1, 0), (1, 1)):
                 seen = data["seen"][seat][r][c]
-                assert view["shown"][r][c] == (int(data["table"][r][c] * scale) if seen else None)
+                assert view["cells"][r][c] == (int(data["table"][r][c] * scale) if seen else None)
         assert [a["seat"] for a in line["actions"]] == [t["seat"] for t in line["episode"]["turns"]]
         assert all(t["token_ids"] and t["logprobs"] for t in line["episode"]["turns"])
     tables = [json.dumps(line["table"]) + json.dumps(line["views"]) for line in lines]

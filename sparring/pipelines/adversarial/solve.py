@@ -29,7 +29,7 @@ from sparring.training import checkpoint_names
 if TYPE_CHECKING:
     from sparring.engines.local.engine import TransformersEngine
 
-OnToken = Callable[[str, str], None]  # a stage's name, and the next piece of what is said in it
+OnToken = Callable[[str, str], None]  # a stage's name, and the next piece of its reply
 
 
 @dataclass

@@ -12,8 +12,8 @@ from sparring.core.nearest import nearest
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`sees` names the earlier stages that are shown; None shows them all. The last stage's reply
-    is the program."""
+    """`sees` names the earlier stages whose replies are in the prompt; None: all. The last
+    stage's reply is the program."""
 
     name: str
     instruction: str
@@ -92,7 +92,7 @@ def _stage(entry: Any, known: Mapping[str, Stage]) -> Stage:
 
 
 def visible(stage: Stage, replies: Mapping[str, str]) -> dict[str, str]:
-    """What a stage sees of what was said before it."""
+    """The earlier replies that a stage sees."""
     return {
         name: text for name, text in replies.items() if stage.sees is None or name in stage.sees
     }

@@ -45,7 +45,7 @@ class Ruled:
 
 @dataclass
 class Examiner:
-    """Rules on the tests written for problems; what it found out once it remembers."""
+    """Rules on the tests written for problems; rulings are cached."""
 
     judge: Judge
     known: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Examiner:
 
 
 def fair(verdict: Verdict) -> Verdict:
-    """A broken jail is nobody's fault: the game is void. Tests that do not end are the writer's."""
+    """A broken jail voids the game. Tests that do not end are the writer's."""
     if verdict.status == "void" and verdict.kind != "tests":
         raise VoidGame(f"the judge could not rule ({verdict.kind}): {verdict.detail}")
     return verdict
@@ -150,7 +150,7 @@ def read_tests(reply: str, most: int) -> list[str]:
 
 
 def refusal(test: str, name: str) -> str:
-    """What can be told of a test without running it: why it is none, or nothing."""
+    """Why a test is none, as far as that shows without running it, or nothing."""
     tree = parsed(test)
     if tree is None or [type(node) for node in tree.body] != [ast.Assert] or len(test) > MOST_CHARS:
         return "unreadable"

@@ -31,7 +31,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One reply and what the judge said of it."""
+    """One reply and its verdict."""
 
     text: str
     code: str
@@ -99,7 +99,7 @@ async def attempt_in_batches(
             for q, each in zip(part, attempts, strict=True)
         ]
 
-    def tell(records: list[dict[str, Any]]) -> None:
+    def report(records: list[dict[str, Any]]) -> None:
         if progress is not None:
             verdicts = [a["verdict"]["status"] for r in records for a in r["attempts"]]
             rate = verdicts.count("pass") / len(verdicts)
@@ -108,7 +108,7 @@ async def attempt_in_batches(
     ids = [question.problem.id for question in questions]
     batch = max(1, batch_size(engine) // samples)
     async with judge:
-        records = await in_batches(lines, ids, ask, batch=batch, what="problem", progress=tell)
+        records = await in_batches(lines, ids, ask, batch=batch, what="problem", progress=report)
     return [
         [Attempt(**{**a, "verdict": Verdict(**a["verdict"])}) for a in record["attempts"]]
         for record in records

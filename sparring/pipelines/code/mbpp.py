@@ -26,7 +26,7 @@ from sparring.tasks.code import Problem, extract_code, problem_of
 if TYPE_CHECKING:
     from sparring.engines.engine import OwnEngine
 
-SHOTS = ("2", "3", "4")  # the tasks that are shown solved, in all published results
+SHOTS = ("2", "3", "4")  # the solved examples in the prompt, as in all published results
 BEGIN, DONE = "[BEGIN]", "[DONE]"
 ASK = (
     "You are an expert Python programmer, and here is your task: {prompt} "
@@ -125,7 +125,7 @@ evaluation = Evaluation(prepare, evaluate_run, runs_code=True)
 
 
 def author(config: Config) -> str:
-    """The policy that writes programs: whoever sits in the first seat."""
+    """The policy that writes programs: the first seat's."""
     from sparring.run.games import game_class
 
     return config.players.get(game_class(next(iter(config.games))).seats[0], MAIN)

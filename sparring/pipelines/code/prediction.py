@@ -101,7 +101,7 @@ class CodePrediction(Game):
         return verdict, done.stdout
 
     def refuse(self, code: str) -> Verdict | None:
-        """What can be told without running it."""
+        """Problems that show without running it."""
         if is_empty(code):
             return Verdict("fail", "syntax", "there is no program")
         if len(code) > self.max_chars:

@@ -1,7 +1,7 @@
 """How well the arms on one question hold together: do they end alike, go alike, and keep to it when
 asked for the trap. Pure functions of arrays; A arms.
 
-Each score is told for the question and for every arm: an arm's is how it stands among the others.
+Each score is given for the question and for every arm: an arm's is how it stands among the others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Coherence:
 
 
 def agreement(keys: Sequence[str | None]) -> NDArray[np.bool_]:
-    """Which arms give the same answer. Who gives none agrees with nobody."""
+    """Which arms give the same answer. An arm without an answer agrees with none."""
     codes: dict[str, int] = {}
     codes_A = np.array(
         [-1 - i if key is None else codes.setdefault(key, len(codes)) for i, key in enumerate(keys)]

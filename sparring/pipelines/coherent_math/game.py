@@ -106,7 +106,7 @@ class CoherentMath(Game):
         return await table[arm].act(prompt, temperature=how.temperature)
 
     def trajectories(self, turns: list[Turn], verdicts: list[Verdict]) -> dict[str, Any]:
-        """The question's scores, and what each arm said, scored."""
+        """The question's scores, and each arm's reply with its scores."""
         from sparring.pipelines.coherent_math.coherence import (  # numpy, which play alone needs
             coherence,
             rewards,

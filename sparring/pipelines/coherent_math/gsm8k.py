@@ -28,7 +28,7 @@ SOURCES = {"gsm8k": "openai/gsm8k:main", "gsm8k-platinum": "madrylab/gsm8k-plati
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """One attempt at a question, and what the judge said of it."""
+    """One attempt at a question, and its verdict."""
 
     text: str
     verdict: Verdict
@@ -161,14 +161,14 @@ def evaluate_policy(
             for one in answers
         ]
 
-    def tell(records: list[dict[str, Any]]) -> None:
+    def report(records: list[dict[str, Any]]) -> None:
         if progress is not None:
             right = sum(s.chosen.verdict.passed for s in map(_solved, problems, records))
             progress({"iteration": len(records), "pass_rate": right / len(records)})
 
     ids = [problem.id for problem in problems]
     each = max(1, batch_size(engine) // samples)
-    work = in_batches(lines, ids, ask, batch=each, what="question", progress=tell)
+    work = in_batches(lines, ids, ask, batch=each, what="question", progress=report)
     solved = list(map(_solved, problems, asyncio.run(work)))
     spent = time.perf_counter() - began
     stats = {**solve_stats(solved), "temperature": heat, "max_tokens": max_tokens, "seed": seed}
@@ -182,7 +182,7 @@ def _solved(problem: WordProblem, record: dict[str, Any]) -> Solved:
 
 def solve_stats(solved: Sequence[Solved]) -> dict[str, Any]:
     """The numbers of an evaluation. With several samples the pass rate is the majority's, and the
-    mean over samples is told beside it."""
+    mean over samples stands beside it."""
     verdicts = [one.chosen.verdict for one in solved]
     passed = sum(v.passed for v in verdicts)
     low, high = wilson(passed, len(solved))

@@ -28,7 +28,7 @@ def make(
     *,
     remake: bool = False,
 ) -> Facts:
-    """The record of `out`, which `work` makes unless it is there already. `work` is given a place
+    """The record of `out`, which `work` makes unless it is there already. `work` is given a path
     beside it, in which it may find what an earlier life left of the same work."""
     need_file(_beside(out, f".{out.name}.begun.json"), "--out")
     with interrupt.listening(), writing_file(out):
@@ -48,7 +48,7 @@ def _made(
             return {**earlier, "skipped": True}
     elif out.exists() and not remake:
         raise ConfigError(
-            f"{out} is there already, and not made from this; choose another place, or remove it"
+            f"{out} is there already, and not made from this; choose another path, or remove it"
         )
     return _make(phase, out, key, record, work)
 

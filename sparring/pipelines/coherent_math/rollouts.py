@@ -50,14 +50,14 @@ def collect_rollouts(
         tokens += sum(len(turn.token_ids) for e in episodes for turn in e.turns)
         return [as_line(e, problems[i]) for i, e in zip(numbers, episodes, strict=True)]
 
-    def tell(lines: list[dict[str, Any]]) -> None:
+    def report(lines: list[dict[str, Any]]) -> None:
         if progress is not None:
             progress(f"rollouts: {len(lines)} of {len(problems)} questions")
 
     ids = [problem.id for problem in problems]
     chunk = config.section(MathConfig).rollouts.chunk
     began = time.perf_counter()
-    asyncio.run(in_batches(out, ids, ask, batch=chunk, what="question", progress=tell))
+    asyncio.run(in_batches(out, ids, ask, batch=chunk, what="question", progress=report))
     spent = time.perf_counter() - began
     return {
         **rollout_stats(list(read_lines(out))),

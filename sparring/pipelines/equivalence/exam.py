@@ -79,7 +79,7 @@ async def examine(
         )
         turn = await engine.act(request)
         answer = words.read_answer(turn.text, style)
-        return {"id": pair.id, "equivalent": pair.equivalent, "swapped": swapped, "said": answer}
+        return {"id": pair.id, "equivalent": pair.equivalent, "swapped": swapped, "answer": answer}
 
     asked = [ask(i, pair, swapped) for i, pair in enumerate(pairs) for swapped in (False, True)]
     return list(await asyncio.gather(*asked))
@@ -90,7 +90,7 @@ def exam_stats(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     confusion = {"equivalent": [0, 0, 0], "inequivalent": [0, 0, 0]}
     for answer in answers:
         truth = "equivalent" if answer["equivalent"] else "inequivalent"
-        confusion[truth][{True: 0, False: 1, None: 2}[answer["said"]]] += 1
+        confusion[truth][{True: 0, False: 1, None: 2}[answer["answer"]]] += 1
     right = confusion["equivalent"][0] + confusion["inequivalent"][1]
     return {
         "pairs": len(answers) // 2,

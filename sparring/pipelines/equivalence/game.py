@@ -156,7 +156,7 @@ class Equivalence(Game):
             "successes": right,
             "unparseable": sum(answer is None for _, answer, _ in answers),
             "answers": [
-                {"swapped": swapped, "said": answer, "text": text}
+                {"swapped": swapped, "answer": answer, "text": text}
                 for swapped, answer, text in answers
             ],
         }
@@ -184,7 +184,7 @@ class Equivalence(Game):
         return self.known[key]
 
     async def _seek(self, p: str, q: str, function: str) -> str | None:
-        """What CrossHair finds by itself, to be compared with what Alice found."""
+        """What CrossHair finds by itself, to be compared with Alice's."""
         from sparring.pipelines.equivalence.judge.python import PythonChecker
 
         checker = self.judge
@@ -322,7 +322,7 @@ class Equivalence(Game):
         tried: set[str],
     ) -> View | None:
         """What a scripted Alice says: a rewrite by rule that was not refused before, with an input
-        that the attack found."""
+        of the attack."""
         if policy != "scripted":
             return None
         rng = random.Random(derive(table.seed, "script", number))
@@ -361,7 +361,7 @@ def _scripted(rule: str, text: str) -> View:
 
 def _not_broken(ruling: Verdict | _Ruling) -> Verdict:
     """A checker that broke voids the game; a program that is not steady is only refused. Two
-    checkers that contradict each other void it as well: nobody learns from either."""
+    checkers that contradict each other void it as well: neither is learned from."""
     verdict = ruling.verdict if isinstance(ruling, _Ruling) else ruling
     if verdict.kind == INCIDENT:
         raise VoidGame(f"{INCIDENT}: {verdict.detail}")

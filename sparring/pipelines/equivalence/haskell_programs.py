@@ -36,7 +36,7 @@ def choose_function(code: str, named: str | None = None) -> tuple[str, str]:
     if used := _used(kept, missing):
         raise Refused("forbidden", f"{function} needs {used}, of a module that is not allowed")
     if not left_out and all(name in pure for name in program.functions):
-        return function, code  # functions that nobody needs do no harm
+        return function, code  # unused functions do no harm
     extensions = "".join(f"{{-# LANGUAGE {name} #-}}\n" for name in program.extensions)
     return function, extensions + "\n".join(text_of(d.tokens) for d in kept)
 
@@ -159,5 +159,5 @@ def _kept(
 
 
 def _operators(d: Declaration) -> bool:
-    """A fixity of constructors, which are nobody's function."""
+    """A fixity of constructors, which belong to no function."""
     return d.kind == "fixity" and any(name.startswith(":") for name in d.names)

@@ -1,4 +1,4 @@
-"""What Alice and Bob are told in the game of equivalence, and how strictly they are read."""
+"""The prompts of Alice and Bob in the game of equivalence, and how their replies are parsed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def proof_prompt(function: str) -> str:
 
 
 def refusal(kind: str, detail: str) -> str:
-    """What the machine said, fed back."""
+    """The checker's output, fed back."""
     return f"That was not accepted ({kind}): {detail}\nTry again, in the same form."
 
 

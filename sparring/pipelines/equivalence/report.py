@@ -36,7 +36,7 @@ def _exams(exams: list[dict[str, Any]]) -> str:
     ]
     note = (
         f"{_count(exams[-1], 'pairs')} pairs that no training saw, each in both orders, by truth "
-        "and by what Bob said of them."
+        "and by Bob's answers."
     )
     return _card("Bob on held-out pairs", note, heads, rows)
 
@@ -64,7 +64,7 @@ def _rounds(rounds: list[dict[str, Any]]) -> str:
         )
     note = (
         "SEQ pairs are equivalent, SINQ pairs are not; the last columns count Bob's single "
-        "judgements. CrossHair is asked for an input of its own where Alice has shown one."
+        "judgements. CrossHair is asked for an input of its own where Alice has given one."
     )
     return _card("What was played", note, heads, rows)
 

@@ -63,7 +63,7 @@ class EquivalenceTeacher:
         return self._samples(), _metrics(stats)
 
     def _samples(self) -> list[Sample]:
-        """All records so far, as lessons of whoever sits in the seat and learns."""
+        """All records so far, as lessons of the policy that learns in the seat."""
         from sparring.learn.demonstrations import Demonstration, to_samples
 
         made: list[Sample] = []
@@ -125,7 +125,7 @@ def earlier(source: str | None) -> list[Record]:
 
 
 def alice_records(episode: Episode, *, predict: bool = False) -> list[Record]:
-    """What Alice should have been asked and what she said: her prompt with the difficulty that was
+    """Alice's corrected prompt and her reply: her prompt with the difficulty that was
     measured in the place of the one that was wished for."""
     facts = episode.facts
     language, branch = facts["language"], facts["branch"]
@@ -154,7 +154,7 @@ def bob_records(episode: Episode, style: str) -> list[Record]:
     records = []
     for swapped in (False, True):
         own = [
-            a["text"] for a in facts["answers"] if a["swapped"] is swapped and a["said"] is truth
+            a["text"] for a in facts["answers"] if a["swapped"] is swapped and a["answer"] is truth
         ]
         pair = (facts["q"], facts["p"]) if swapped else (facts["p"], facts["q"])
         prompt = words.bob_prompt(facts["language"], style, *pair)
@@ -210,10 +210,10 @@ def round_stats(
     episodes: Sequence[Episode], accepted: Sequence[Episode], taken: Sequence[Episode]
 ) -> dict[str, Any]:
     """The round in numbers; `confusion` counts Bob's single judgements by truth and answer."""
-    confusion = {"seq": [0, 0, 0], "sinq": [0, 0, 0]}  # said yes, said no, said neither
+    confusion = {"seq": [0, 0, 0], "sinq": [0, 0, 0]}  # answered yes, no, neither
     for episode in accepted:
         for answer in episode.facts["answers"]:
-            column = {True: 0, False: 1, None: 2}[answer["said"]]
+            column = {True: 0, False: 1, None: 2}[answer["answer"]]
             confusion[episode.facts["branch"]][column] += 1
     refused = Counter(r["kind"] for r in rejections(episodes))
     searched = [e.facts for e in accepted if "crosshair_input" in e.facts]

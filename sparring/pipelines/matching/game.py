@@ -55,7 +55,7 @@ AtLeastOne = Annotated[float, Field(ge=1)]
 
 @dataclass
 class Talk:
-    """Where a game stands. `news` is what a player has not been told yet, in the game's words."""
+    """Where a game stands. `news` is what a player has not read yet, in the game's words."""
 
     data: dict[str, Any]
     to_move: str
@@ -73,7 +73,7 @@ class MatchingGame(Game):
     """Talk, propose, accept: the value of the accepted matching over the best there is, for both.
 
     A proposal must be answered by the other player before anything else. An action that is none
-    costs its player the turn; whoever owes an answer is then asked again. Without an agreement
+    costs its player the turn; a player who owes an answer is then asked again. Without an agreement
     within `max_length` turns both get 0.
     """
 
@@ -89,7 +89,7 @@ class MatchingGame(Game):
     hard: AtLeastOne = 1.25
     draws: Count = 10_000  # tables drawn to find one that hard
     scales: tuple[AtLeastOne, AtLeastOne] = (1.0, 10.0)
-    tell_scale: bool = True  # whether players are told their own scale
+    tell_scale: bool = True  # whether players know their own scale
     # Times the share of turns lost to errors, off both rewards; see docs.
     penalty: Annotated[float, Field(ge=0)] = 0.0
     hints: Count = 1  # cells that one terse message may tell
@@ -149,7 +149,7 @@ class MatchingGame(Game):
         return self._outcome(talk, None)
 
     def _take(self, talk: Talk, seat: str, text: str) -> Matching | None:
-        """Let what was said happen; the matching that is agreed on now, if one is."""
+        """Apply a reply; the matching that is agreed on now, if one is."""
         other = self.seats[1 - self.seats.index(seat)]
         try:
             action = self._legal(talk, text)
@@ -196,7 +196,7 @@ class MatchingGame(Game):
             "turns": len(talk.moves),
             "moves": talk.moves,
             "errors": errors,
-            "told": self.information_shared(talk.data, talk.moves, agreed),
+            "shared": self.information_shared(talk.data, talk.moves, agreed),
             "bounds": bounds(talk.data),
         }
         reward = score - self.penalty * errors / len(talk.moves)
@@ -238,10 +238,10 @@ class MatchingGame(Game):
         other = self.seats[1 - self.seats.index(seat)]
         state = {
             "size": size,
-            "shown": visible_cells(talk.data, seat),
+            "cells": visible_cells(talk.data, seat),
             "scale": talk.data["scales"][seat] if self.tell_scale else None,
             "offer": talk.offer,
-            "told": bool(talk.said_by(seat)),
+            "shared": bool(talk.said_by(seat)),
             "heard": talk.said_by(other) if self.channel else [],
         }
         return View(state=state, actions=actions)
@@ -275,7 +275,7 @@ class MatchingGame(Game):
         def view(seat: str) -> dict[str, Any]:
             cells = visible_cells(data, seat)
             grid = [[cells.get((row, column)) for column in positions] for row in positions]
-            return {"shown": grid, "scale": data["scales"][seat]}
+            return {"cells": grid, "scale": data["scales"][seat]}
 
         return {"table": data["table"], "views": {seat: view(seat) for seat in data["seen"]}}
 
@@ -285,10 +285,10 @@ class MatchingGame(Game):
         the terse style, where good and poor is all that can be told, what that allows."""
         state = view.state
         terse, size = self.style == "terse", state["size"]
-        own = self._unscaled(state["shown"], state["scale"])
+        own = self._unscaled(state["cells"], state["scale"])
         if state["offer"] is not None:
-            action = Action("accept" if state["told"] else "reject")
-        elif state["heard"] or state["told"]:
+            action = Action("accept" if state["shared"] else "reject")
+        elif state["heard"] or state["shared"]:
             mentioned = [m for text in state["heard"] for m in mentions(text, size, terse=terse)]
             if terse:
                 heard = {m.cell: _graded(m.high) for m in mentioned}
@@ -306,10 +306,10 @@ class MatchingGame(Game):
         by = scale or max(1.0, max(cells.values(), default=MOST) / MOST)
         return {cell: unscaled(worth, by) for cell, worth in cells.items()}
 
-    # What players are told
+    # Prompts
 
     def prompt(self, talk: Talk, seat: str) -> str:
-        """What the player is told this turn; the conversation holds what was told before."""
+        """The prompt of this turn; the conversation holds the earlier ones."""
         if self.style == "terse":
             return self._terse_prompt(talk, seat)
         lines = [] if seat in talk.asked else [self._rules(talk.data), self._sees(talk.data, seat)]

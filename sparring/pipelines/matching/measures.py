@@ -1,4 +1,4 @@
-"""How a matching goes: agreement, score, and what its players told each other."""
+"""How a matching goes: agreement, score, and the information its players shared."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def matching_measures(episodes: Sequence[Episode]) -> dict[str, float]:
     stats["over_greedy"] = fmean(gains)
     if len(gains) > 1:  # half of a 95 % interval
         stats["over_greedy_95"] = 1.96 * stdev(gains) / len(gains) ** 0.5
-    return stats | {f"cells_{key}": fmean(f["told"][key] for f in facts) for key in TOLD}
+    return stats | {f"cells_{key}": fmean(f["shared"][key] for f in facts) for key in TOLD}
 
 
 async def by_size(

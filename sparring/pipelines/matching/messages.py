@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w])")
 
 
 class BadAction(ValueError):
-    """Said, but no action; the message names what is wrong and goes to whoever said it."""
+    """A reply without a valid action; the message names what is wrong and goes to its player."""
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,8 @@ def mentions(text: str, size: int, *, terse: bool = False) -> list[Mention]:
 
 
 def is_right(mention: Mention, true: Mapping[Cell, int], own: Mapping[Cell, int]) -> bool:
-    """Whether whoever said it sees this cell, with this value: the true one or, as far as the
-    other cannot tell them apart, the one that is shown."""
+    """Whether the player sees this cell, with this value: the true one or, as far as the
+    other cannot distinguish them, the displayed one."""
     if mention.cell not in own:
         return False
     if mention.high is not None:

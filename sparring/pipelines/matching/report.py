@@ -1,5 +1,5 @@
 """The part of a report on a matching: what a policy reaches at each size of table, between what
-chance reaches and what pooling would, and how much its players told each other."""
+chance reaches and what pooling would, and how much information its players shared."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Recorded:
             leave_one_out=config.credit.kind == "leave_one_out",
         )
         for sample in self.samples:
-            sample.policy = MAIN  # whoever played, the learner of this run learns from it
+            sample.policy = MAIN  # of any player: the learner of this run learns from it
         self.groups = len({one.index for one in rows})
 
     def lessons(

@@ -98,7 +98,7 @@ def _record(
 
 
 def visible_cells(data: Mapping[str, Any], seat: str) -> dict[Cell, int]:
-    """What a player is shown: the own cells, times the own scale, truncated."""
+    """What a player sees: the own cells, times the own scale, truncated."""
     scale = data["scales"][seat]
     return {cell: math.floor(true * scale) for cell, true in own_cells(data, seat).items()}
 

@@ -76,4 +76,4 @@ def _print(summary: dict[str, Any]) -> None:
     for cycle in summary["cycles"]:
         show("cycle: " + " beats ".join([*cycle, cycle[0]]))
     if summary["void"]:
-        show(f"{summary['void']} games were void and count for nobody")
+        show(f"{summary['void']} games were void and do not count")

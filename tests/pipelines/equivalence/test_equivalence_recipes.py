@@ -117,8 +117,8 @@ def test_alices_record_carries_the_difficulty_that_was_measured() -> None:
 
 def test_bobs_records_hold_both_orders_and_his_own_reasons_where_they_were_right() -> None:
     answers = [
-        {"swapped": False, "said": True, "text": "Both give 1.\nANSWER: yes"},
-        {"swapped": True, "said": False, "text": "ANSWER: no"},
+        {"swapped": False, "answer": True, "text": "Both give 1.\nANSWER: yes"},
+        {"swapped": True, "answer": False, "text": "ANSWER: no"},
     ]
     plain, swapped = bob_records(episode("seq", 5.0, answers), "reason")
     assert plain["output"] == "Both give 1.\nANSWER: yes" and swapped["output"] == "ANSWER: yes"
@@ -144,10 +144,10 @@ def test_the_exam_is_balanced_held_out_and_counts_what_is_no_answer() -> None:
     assert not trained & {pair.p for pair in pairs}
     found = exam_stats(
         [
-            {"equivalent": True, "said": True},
-            {"equivalent": True, "said": None},
-            {"equivalent": False, "said": False},
-            {"equivalent": False, "said": True},
+            {"equivalent": True, "answer": True},
+            {"equivalent": True, "answer": None},
+            {"equivalent": False, "answer": False},
+            {"equivalent": False, "answer": True},
         ]
     )
     assert found["accuracy"] == 0.5

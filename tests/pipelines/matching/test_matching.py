@@ -114,8 +114,8 @@ def test_a_pair_that_pools_reaches_the_optimum_on_a_thousand_tables(play):
         outcome, asked = play(game, {"first": pools, "second": pools}, seed=seed)
         assert outcome.rewards == {"first": 1.0, "second": 1.0}
         assert len(asked) == 3 and outcome.facts["errors"] == 0
-        told = outcome.facts["told"]
-        assert told["mentioned"] == told["correct"] >= told["new"] >= told["used"]
+        shared = outcome.facts["shared"]
+        assert shared["mentioned"] == shared["correct"] >= shared["new"] >= shared["used"]
 
 
 def test_the_hungarian_method_finds_what_trying_all_finds():
@@ -265,7 +265,7 @@ def test_players_see_their_own_cells_scaled_and_no_others(play):
     first, second = (asked[i].messages[-1]["content"] for i in (0, 1))
     assert "multiplied by 2.5" in first and "Ada: Parsing 225, Vision 25\nBen: nothing" in first
     assert "multiplied by 3" in second and "Ada: nothing\nBen: Vision 240" in second
-    assert asked[1].view.state["shown"] == {(1, 1): 240}
+    assert asked[1].view.state["cells"] == {(1, 1): 240}
     untold = MatchingGame(style="short", size=2, tell_scale=False)
     _, asked = play(untold, {**said, "first": ["[message] hm", "[accept]"],
                              "second": ["[propose] Ada: Parsing, Ben: Vision"]}, PAIR)  # fmt: skip
@@ -281,12 +281,12 @@ def test_what_is_passed_on_is_counted(play):
         "second": ["[propose] Ada: Parsing, Ben: Vision"],
     }
     outcome, _ = play(game, said, PAIR)
-    assert outcome.facts["told"] == {
+    assert outcome.facts["shared"] == {
         "private": 3, "mentioned": 3, "correct": 1, "new": 1, "used": 1,
     }  # fmt: skip
     said = {"first": ["[message] Ada, Parsing: 225", "[accept]"], "second": said["second"]}
     outcome, _ = play(game, {**said, "second": ["[propose] Ada: Vision, Ben: Parsing"]}, PAIR)
-    assert outcome.facts["told"] == {
+    assert outcome.facts["shared"] == {
         "private": 3, "mentioned": 1, "correct": 1, "new": 1, "used": 0,
     }  # fmt: skip
 
@@ -295,22 +295,22 @@ def test_a_terse_letter_tells_whether_a_cell_is_good(play):
     game = MatchingGame(style="terse")
     outcome, _ = play(game, {"first": ["A", "y"], "second": ["0"]}, PAIR)
     assert outcome.rewards["first"] == 1.0
-    assert outcome.facts["told"]["used"] == 1
+    assert outcome.facts["shared"]["used"] == 1
     outcome, _ = play(game, {"first": ["B", "y"], "second": ["1"]}, PAIR)  # it is worth 10
-    assert outcome.facts["told"]["mentioned"] == 1 and outcome.facts["told"]["correct"] == 0
+    assert outcome.facts["shared"]["mentioned"] == 1 and outcome.facts["shared"]["correct"] == 0
 
 
 def test_a_terse_message_tells_as_many_cells_as_it_may(play):
     game = MatchingGame(style="terse", hints=2)
     outcome, _ = play(game, {"first": ["Ab", "y"], "second": ["0"]}, PAIR)
-    assert outcome.facts["errors"] == 0 and outcome.facts["told"]["mentioned"] == 2
+    assert outcome.facts["errors"] == 0 and outcome.facts["shared"]["mentioned"] == 2
     for said in ("AbC", "Aa", "AA", "AZ", ""):  # three; one cell twice; no cell; nothing
         outcome, _ = play(
             MatchingGame(style="terse", hints=2, max_length=1), {"first": [said]}, PAIR
         )
         assert outcome.facts["errors"] == 1, said
     outcome, requests = play(game, {"first": ["-", "y"], "second": ["0"]}, PAIR)
-    assert outcome.facts["told"]["mentioned"] == 0
+    assert outcome.facts["shared"]["mentioned"] == 0
     assert requests[1].messages[-1]["content"].endswith(":-")
     assert {r.sampling.max_tokens for r in requests} == {3}
 

@@ -60,7 +60,7 @@ class CrossHair:
         judge = await self._opened()
         request = {"p": bare(p), "q": bare(q), "function": function, "paths": paths or self.paths}
         done = await judge.run(_program(), stdin=json.dumps(request))
-        if done.status == "void" or done.kind == "time-out":  # the machine's fault, whoever asks
+        if done.status == "void" or done.kind == "time-out":  # the machine's fault
             return SearchResult("broken", f"CrossHair's jail: {done.detail}", done.seconds)
         try:
             answer = json.loads(done.stdout.splitlines()[-1])

@@ -85,7 +85,7 @@ def plane(search: Search, work: int) -> str:
 
 def follow(search: Search, key: Key, limit: int, last_work: int) -> None:
     """Along the curve on which the two sides of a comparison are equal, from where they were
-    nearest: for each x the y that makes them so, found from the y of the x before it."""
+    nearest: for each x the y that makes them so, starting from the y of the x before it."""
     x0, y0 = search.best[key][1]
     x0, y0 = max(-limit, min(limit, x0)), max(-limit, min(limit, y0))
     for y_start, xs in itertools.product((y0, -y0), (range(x0, limit + 1), range(x0, -limit, -1))):

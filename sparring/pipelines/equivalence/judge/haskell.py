@@ -39,7 +39,7 @@ ACTIONS = re.compile(r"IO|main|unsafe\w+|putStr(?:Ln)?|print|getLine|getContents
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """P and Q, taken apart and found to be functions of one type."""
+    """P and Q, parsed and checked to be functions of one type."""
 
     p: Program
     q: Program
@@ -263,7 +263,7 @@ def _stopped(done: Ran, ours: str = "type") -> Verdict | None:
 
 
 def _nothing(detail: str) -> Verdict:
-    """A time-out, a full memory, a dead process: no outcome, and nobody's win."""
+    """A time-out, a full memory, a dead process: no outcome, and no win."""
     return Verdict("fail", "no outcome", detail)
 
 
@@ -279,7 +279,7 @@ def modules(
     *,
     thorough: bool = False,
 ) -> dict[str, str]:
-    """The modules that GHC is shown, each with a header of ours."""
+    """The modules that GHC compiles, each with a header of ours."""
     types = both.p.of(*SHARED)
     known = {d.words for d in types}
     names = _reached(both)

@@ -9,7 +9,7 @@ from math import isqrt
 
 from sparring.pipelines.equivalence.judge.haskell_source import Program
 
-MOST_WANTED = 400  # numbers that are worked out for a pair that is said to be proved
+MOST_WANTED = 400  # numbers that are worked out for a pair with a proof
 WRAP = 1 << 64
 _WHOLE = re.compile(r"\d{1,40}")
 _BROKEN = re.compile(r"\d+\.\d+(e-?\d{1,2})?")

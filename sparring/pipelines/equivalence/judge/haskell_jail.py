@@ -1,4 +1,4 @@
-"""A warm GHCi in a jail: modules that nobody vouches for are compiled to bytecode and run there.
+"""A warm GHCi in a jail: untrusted modules are compiled to bytecode and run there.
 
 GHC itself is started once; every call runs in a fork of it, with limits of its own.
 """
@@ -337,7 +337,7 @@ class Haskell:
         """Raises SandboxMissing where there is no GHC or no jail."""
         async with self._slots:
             done = await self._once(modules, statement)
-            if done.status == "broken":  # a GHCi found dead is replaced and asked again, once
+            if done.status == "broken":  # a GHCi that died is replaced and asked again, once
                 done = await self._once(modules, statement)
             if done.status == "broken" and done.messages.startswith("GHCi died"):
                 return Ran("memory", done.messages)

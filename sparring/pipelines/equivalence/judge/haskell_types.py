@@ -181,7 +181,7 @@ def _refuse(function: str, signature: Signature) -> None:
     if not signature.arguments:
         raise Refused("type", f"{function} takes no arguments")
     if "->" in heads:
-        raise Refused("type", f"{function} takes or returns a function, which nobody can compare")
+        raise Refused("type", f"{function} takes or returns a function, which cannot be compared")
     if len(signature.arguments) > 6:
         raise Refused("type", f"{function} takes more than six arguments")
     for type_ in signature.types:

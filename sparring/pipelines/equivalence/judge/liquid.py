@@ -94,7 +94,7 @@ class Draft:
             check_ends(name, clauses, stated.bounded() if stated else frozenset())
             if stated and stated.nat and rules.divides(clauses):
                 raise refuse(
-                    f"{plain(name)} divides, and then its result cannot be said to be Nat: "
+                    f"{plain(name)} divides, and then its result is not known to be Nat: "
                     "state a lemma, { name n >= 0 }, instead"
                 )
         if self.wraps:
@@ -148,7 +148,7 @@ def read_proof(proof: str) -> Program:
     for declaration in program.declarations:
         where = f"proof, line {declaration.tokens[0].line}"
         if declaration.kind not in ("liquid", "signature", "equation", "fixity"):
-            raise refuse(f"{where}: `{declaration.words[0]}` has no place in a proof")
+            raise refuse(f"{where}: `{declaration.words[0]}` is not allowed in a proof")
         if declaration.kind != "liquid":
             rules.check_tokens(declaration, where)
     return program

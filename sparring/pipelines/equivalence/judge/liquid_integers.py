@@ -129,7 +129,7 @@ class _Flow:
                 return self._call(function, arguments, exact, facts)
 
     def _named(self, text: str, exact: Exact) -> bool:
-        """A variable, or a function that is handed on: nobody knows what it is called with."""
+        """A variable, or a function that is handed on: its arguments are unknown."""
         if text in self.functions:
             self.parameters[text] = [False] * len(self.parameters[text])
         return exact.get(text, True)
@@ -174,7 +174,7 @@ class _Flow:
 
 
 def _stays(word: str, given: Sequence[Expression], facts: Facts, exact: Exact) -> bool:
-    """Whether n - k or n + k cannot leave the range, by what guards have said of n."""
+    """Whether n - k or n + k cannot leave the range, by the guards on n."""
     if word not in ("+", "-") or len(given) != 2:
         return False
     n, k = given

@@ -34,7 +34,7 @@ def check_program(program: Program, role: str) -> None:
     for declaration in program.declarations:
         line = f"{role}, line {declaration.tokens[0].line}"
         if declaration.kind in ("import", "class", "instance", "synonym"):
-            raise refuse(f"{line}: `{declaration.words[0]}` has no place where there is a proof")
+            raise refuse(f"{line}: `{declaration.words[0]}` is not allowed where there is a proof")
         if declaration.kind == "data":
             _check_data(declaration, program, line)
         if declaration.kind == "signature":
@@ -42,7 +42,7 @@ def check_program(program: Program, role: str) -> None:
         check_tokens(declaration, line)
     missing = [name for name in program.functions if name not in program.signatures]
     if missing:
-        raise refuse(f"{role}: {missing[0]} needs a type: Liquid Haskell is told of it")
+        raise refuse(f"{role}: {missing[0]} needs a type, which Liquid Haskell reads")
 
 
 def check_tokens(declaration: Declaration, line: str) -> None:

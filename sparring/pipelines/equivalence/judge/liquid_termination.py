@@ -36,7 +36,7 @@ MOST_GRAPHS = 400
 def check_ends(name: str, clauses: Sequence[Clause], bounded: frozenset[int]) -> None:
     """Refuse a function that calls itself without a part, or a bounded number, growing smaller.
 
-    bounded: parameters that the tool is told have a least value, at every call.
+    bounded: parameters that are declared to have a least value, at every call.
     """
     walker = _Walker(name, len(clauses[0].patterns), bounded)
     graphs = [graph for clause in clauses for graph in walker.clause(clause)]

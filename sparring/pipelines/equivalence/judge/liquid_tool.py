@@ -1,4 +1,4 @@
-"""The real Liquid Haskell: how it is found and started in the jail, several proofs at once, and
+"""The real Liquid Haskell: how it is located and started in the jail, several proofs at once, and
 what its answer is taken to mean."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def ruling(exit_code: int, output: str) -> Verdict:
 
 
 class Prover(Protocol):
-    """Whatever rules on a module: Liquid Haskell, or a record of what it said."""
+    """Whatever rules on a module: Liquid Haskell, or a record of its output."""
 
     async def prove(self, text: str) -> Verdict: ...
 
@@ -165,7 +165,7 @@ class LiquidHaskell:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-BROKEN = 125  # nothing was checked, and that is nobody's fault who is judged
+BROKEN = 125  # nothing was checked, and not by a fault of what is judged
 KILLED = (-24, 152, -9, 137)  # by its limit of processor time
 
 

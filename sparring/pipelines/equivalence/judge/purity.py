@@ -207,7 +207,7 @@ def _function(node: ast.FunctionDef) -> str:
     if node.decorator_list:
         return "a decorator"
     if isinstance(node.returns, ast.Constant) and isinstance(node.returns.value, str):
-        return "a type in quotes"  # whoever resolves types would run it
+        return "a type in quotes"  # resolving the type would run it
     return _default(node.args)
 
 

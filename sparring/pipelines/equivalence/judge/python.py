@@ -57,7 +57,7 @@ class PythonChecker:
     A call has `timeout_s` times two million steps, so that what comes of it does not hang on how
     busy the machine is; seconds of a processor end only what counts no steps. `work` is the steps
     that the search for a difference may take; 0 leaves it out. `crosshair_paths` paths
-    of symbolic search follow an attack that found nothing; 0 leaves it out.
+    of symbolic search follow an attack without a difference; 0 leaves it out.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class PythonChecker:
         return await self._searched(pair, tried, compared)
 
     async def _searched(self, pair: Pair, tried: list[list[Any]], compared: int) -> Verdict:
-        """Thousands of inputs more. What the search shows is believed when it is shown again."""
+        """Thousands of inputs more. A difference counts when it is reproduced."""
         searched = await search(self.judge, pair, tried, self.work, self.steps // 40, self.seed)
         for text in searched.different:
             confirmed = await self.diverges(pair.p, pair.q, pair.function, text)

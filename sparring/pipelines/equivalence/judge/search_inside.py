@@ -138,7 +138,7 @@ class Search:
 
     def compare_all(self, inputs: Iterable[Values], cost: int) -> None:
         """Every input, in chunks under a timer of the processor. `cost`: steps of one, which were
-        measured. Ends early when something was found."""
+        measured. Ends early at a difference."""
         inputs = iter(inputs)
         while not self.done and (chunk := list(itertools.islice(inputs, CHUNK))):
             before = (self.tried, self.compared, len(self.different))

@@ -24,7 +24,7 @@ _FLOATS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
 
 
 class BadSignature(ValueError):
-    """A function whose type cannot be told, or is none that inputs can be made for."""
+    """A function whose type is unknown, or is none that inputs can be made for."""
 
 
 class BadInput(ValueError):
