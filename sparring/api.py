@@ -68,7 +68,7 @@ class Run:
             yield from run.read_episodes(number)
 
     def turns(self, iteration: int | None = None) -> pandas.DataFrame:
-        """One row per turn: what was shown and said, its length, logprob and reward."""
+        """One row per turn: prompt and reply, its length, logprob and reward."""
         return _pandas().DataFrame(
             {
                 "episode": episode.id,

@@ -281,5 +281,5 @@ def test_names_of_players_that_mean_somebody_are_left_alone() -> None:
         "f": "gpt@http://h",
     }
     check_players(names, ["random", "alice", "runs/y@1"], {"random", "rival"}, {"ben"})
-    with pytest.raises(ConfigError, match=r"nobody is called 'alce'; did you mean 'alice'\?"):
+    with pytest.raises(ConfigError, match=r"no player is called 'alce'; did you mean 'alice'\?"):
         check_players(names, ["alce"], {"random"}, {"ben"})

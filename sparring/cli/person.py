@@ -78,7 +78,7 @@ def with_person(speak: Speak, ask: Callable[[str], str], say: Callable[[str], No
 
 
 async def _typed(ask: Callable[[str], str], prompt: str) -> str:
-    """What is typed. In a thread that nobody waits for, so that Ctrl-C need not be followed by
+    """What is typed. In a daemon thread, so that Ctrl-C need not be followed by
     Enter."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[str] = loop.create_future()

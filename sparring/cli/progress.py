@@ -93,7 +93,7 @@ def live(title: str, total: int, *, quiet: bool = False) -> Iterator[Live | None
 
 
 def describe(metrics: Mapping[str, Any]) -> str:
-    """What is worth a glance; measures of a game that nobody here knows, under their own names."""
+    """What is worth a glance; measures of any other game under their own names."""
     parts, known = [], set()
     for pattern, label, form in _SHOWN:
         keys = [key for key in metrics if re.fullmatch(pattern, key)]

@@ -143,7 +143,7 @@ def tidy(folder: Path, keep: int, best: int | None) -> None:
 
 
 def set_aside(folder: Path, step: int, why: str = "damaged") -> None:
-    """Keep a checkpoint for whoever wants to look, but no longer as a checkpoint."""
+    """Keep a checkpoint's files for inspection, but no longer as a checkpoint."""
     aside = folder / f"{why}_{step_name(step)}"
     shutil.rmtree(aside, ignore_errors=True)
     (folder / step_name(step)).rename(aside)

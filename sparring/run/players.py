@@ -1,4 +1,4 @@
-"""Who may sit where: every name under `players` and `opponents.players` means somebody. A policy
+"""Who may sit where: every name under `players` and `opponents.players` means a player. A policy
 that learns is called like its seat, or is declared: any other name would be a slip that trains."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def check_players(
     known: Collection[str],
     declared: Collection[str] = (),
 ) -> None:
-    """Refuse names that mean nobody; `known` are the programs and servers, `declared` the policies
+    """Refuse unknown names; `known` are the programs and servers, `declared` the policies
     that learn by another key's word."""
     known = {MAIN, BASE, *known, *declared}
     for seat, policy in players.items():
@@ -37,7 +37,7 @@ def check_players(
                 "underscores); a checkpoint of a run is RUN@STEP"
             )
         raise ConfigError(
-            f"players.{seat}: nobody is called {policy!r}, and a new policy that learns is called "
+            f"players.{seat}: no player is called {policy!r}; a new policy that learns is called "
             f"like its seat (players.{seat}={seat}) or declared (learn.policies=[{policy}]); "
             f"{nearest(policy, {*known, seat})}"
         )
@@ -45,7 +45,7 @@ def check_players(
     for policy in opponents:
         if policy not in known and "@" not in policy:
             raise ConfigError(
-                f"opponents.players: nobody is called {policy!r}; {nearest(policy, known)} "
+                f"opponents.players: no player is called {policy!r}; {nearest(policy, known)} "
                 "Others are RUN@STEP, or MODEL@URL"
             )
 

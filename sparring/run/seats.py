@@ -17,7 +17,7 @@ def own_seating(config: Config, seats: Sequence[str]) -> dict[str, str]:
 
 
 def frozen(policy: str, config: Config) -> bool:
-    """Whether a player is one that nobody moves: the base, a program, RUN@STEP, or on a server."""
+    """Whether a player is frozen: the base, a program, RUN@STEP, or on a server."""
     return policy == BASE or policy in PROGRAMS or policy in config.servers or "@" in policy
 
 
@@ -32,5 +32,5 @@ def learned_policies(config: Config, games: Iterable[Game]) -> list[str]:
     """The policies that sit in learning seats."""
     policies = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
     if not policies:
-        raise ConfigError("nobody learns: every seat of `learn.seats` is played by a frozen policy")
+        raise ConfigError("nothing learns: each seat of `learn.seats` is played by a frozen policy")
     return sorted(policies)

@@ -48,7 +48,7 @@ def _console(run: Path) -> list[str]:
 
 
 def _machine(log: Sequence[str], lines: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """What the run said of its machine when it began, and the most memory it has held."""
+    """The machine as the run recorded it at the start, and the most memory it has held."""
     facts: list[dict[str, str]] = []
     starts = [at for at, line in enumerate(log) if line.startswith("machine: ")]
     if starts:

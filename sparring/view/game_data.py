@@ -1,4 +1,4 @@
-"""One recorded game as the view shows it: frames, what each player saw and said token by token,
+"""One recorded game as the view shows it: frames, each player's prompt and reply token by token,
 verdicts, facts and differences between programs."""
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def _measures(stages: list[Any]) -> Iterator[tuple[str, list[float | None], bool
     for opponent, result in last.items():
         if shares(result):
             values = [
-                not_lost(found) if (found := shares(one.get(opponent))) else None for one in stages
+                not_lost(share) if (share := shares(one.get(opponent))) else None for one in stages
             ]
             yield f"Not lost against {opponent_name(opponent)}", values, True
     for key in last.get("exact", {}):

@@ -24,7 +24,7 @@ _TOLD = {
 
 
 def in_notebook() -> bool:
-    """Whether a notebook's kernel runs this, where HTML can be shown."""
+    """Whether a notebook's kernel runs this, which renders HTML."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell is not None and hasattr(shell, "kernel")

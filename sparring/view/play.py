@@ -58,7 +58,7 @@ class Session:
             sampling = trained_sampling(self.policy) if self.engine else None
             async with opened([self.game], self.sandbox):
                 self.episode = await play_game(job, self.speak, sampling=sampling)
-        except Exception as error:  # said to the player, and nothing else is lost
+        except Exception as error:  # reported to the player, and nothing else is lost
             self.error = f"{type(error).__name__}: {error}"
         finally:
             self.news.set()
@@ -72,13 +72,13 @@ class Session:
         self.request, self.answer = request, asyncio.get_running_loop().create_future()
         self.news.set()
         text = await self.answer
-        shown = request.messages[-1]["content"]
-        return Turn(seat=request.seat, policy=PERSON, prompt=shown, text=text, finish="person")
+        prompt = request.messages[-1]["content"]
+        return Turn(seat=request.seat, policy=PERSON, prompt=prompt, text=text, finish="person")
 
     async def reply(self, text: str) -> None:
         """Give the person's answer, and wait for what comes of it."""
         if self.request is None or self.answer is None:
-            raise ConfigError("nobody waits for a move in this game")
+            raise ConfigError("no move is awaited in this game")
         actions = self.request.view.actions if self.request.view else ()
         if actions and self.closed and text not in actions:
             raise ConfigError(f"{text!r} is no legal move here; {nearest(text, actions)}")
@@ -131,7 +131,7 @@ class Session:
             return {}
         try:
             (row,) = self.engine.probabilities(self.asked_as, [asked], self.request.sampling)
-        except (ValueError, NotImplementedError):  # of replies of many tokens nobody can say it
+        except (ValueError, NotImplementedError):  # not defined for replies of many tokens
             return {}
         return dict(zip(actions, row, strict=False))
 

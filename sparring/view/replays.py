@@ -1,4 +1,4 @@
-"""Picks a handful of games and replays them, with what each player saw and said."""
+"""Picks a handful of games and replays them, with each player's prompts and replies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparring.view.markup import SEAT_COLOURS, game_name, seat_name
 
 PER_STAGE = 4
 PER_KIND = 2  # of one game against one opponent
-LONGEST = 6000  # characters of one text that are shown
+LONGEST = 6000  # characters of one text that are drawn
 
 
 def pick(episodes: list[Episode], most: int = PER_STAGE) -> list[Episode]:
@@ -189,7 +189,7 @@ def _texts(turn: Turn) -> str:
 
 
 def _conversation(episode: Episode) -> str:
-    """Any game at all: who was shown what, and answered what."""
+    """Any game at all: prompts and replies by seat."""
     seats = list(episode.seating)
     turns = []
     for turn in episode.turns:

@@ -36,7 +36,7 @@ async def replay(episode: Episode, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_recorded(turns: Sequence[Turn]) -> Speak:
-    """Answers each request with the turn on record: the one that was shown the same words, or the
+    """Answers each request with the turn on record: the one with the same prompt, or the
     seat's next."""
     left: dict[str, list[Turn]] = defaultdict(list)
     for turn in turns:
@@ -46,8 +46,8 @@ def as_recorded(turns: Sequence[Turn]) -> Speak:
         own = left[request.seat]
         if not own:
             raise VoidGame(f"today's rules ask {request.seat} once more than is on record")
-        shown = request.messages[-1]["content"]
-        turn = next((t for t in own if t.prompt == shown), own[0])
+        prompt = request.messages[-1]["content"]
+        turn = next((t for t in own if t.prompt == prompt), own[0])
         own.remove(turn)
         return turn
 

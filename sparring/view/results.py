@@ -28,7 +28,7 @@ FALLING = (
 
 @dataclass(frozen=True)
 class Headline:
-    """One number worth a glance. `better` is None where nobody can say."""
+    """One number worth a glance. `better` is None where that is not defined."""
 
     title: str
     after: float
@@ -150,7 +150,7 @@ def _headline(
     *,
     moved: bool,
 ) -> Headline:
-    """`better` is said where a change is beyond chance alone."""
+    """`better` is set only where a change is beyond chance."""
     better = None
     if before is not None and key is not None and moved:
         better = (after < before) == (key in FALLING)
@@ -336,7 +336,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 def _rung(rank: int, name: str, rating: dict[str, Any], at: Any, y: float, width: float) -> str:
     low, high, middle = at(rating["low"]), at(rating["high"]), at(rating["elo"])
-    shown = name if len(name) <= 28 else f"{name[:27]}…"
+    short = name if len(name) <= 28 else f"{name[:27]}…"
     kind = "fixed" if name in ("random", "perfect", "scripted", "base") else "own"
     elo, least, most = (round(rating[key]) for key in ("elo", "low", "high"))
     interval = f"{elo:+d}  ({least:+d} to {most:+d})".replace("-", "−").replace("+0", "0")
@@ -344,7 +344,7 @@ def _rung(rank: int, name: str, rating: dict[str, Any], at: Any, y: float, width
     return (
         f'<g class="rung {kind}"><title>{esc(f"{name}: {interval}{games}")}</title>'
         f'<text class="rank" x="4" y="{y + 4}">{rank + 1}</text>'
-        f'<text class="name" x="26" y="{y + 4}">{esc(shown)}</text>'
+        f'<text class="name" x="26" y="{y + 4}">{esc(short)}</text>'
         f'<line class="whisker" x1="{low}" x2="{high}" y1="{y}" y2="{y}"/>'
         f'<path class="whisker" d="M{low},{y - 5}v10M{high},{y - 5}v10"/>'
         f'<circle cx="{middle}" cy="{y}" r="5.5"/>'

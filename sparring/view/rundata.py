@@ -21,7 +21,7 @@ LOOKED_AT = 256  # episodes of a file that replays are picked from; the rest sta
 
 @dataclass
 class RunData:
-    """Everything the report shows, as found."""
+    """Everything the report shows, as it is on disk."""
 
     name: str
     path: Path

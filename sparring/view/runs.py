@@ -172,7 +172,7 @@ def _void(run: RunData, reasons: Sequence[tuple[str, int]]) -> list[dict[str, An
         {
             "kind": "alarm",
             "title": f"{number(rate, True)} of the latest games are void",
-            "detail": f"They train nobody. Reasons: {why}" if why else "They train nobody.",
+            "detail": "They are not learned from." + (f" Reasons: {why}" if why else ""),
             "link": "games?void=yes",
         }
     ]

@@ -16,7 +16,7 @@ HOST = "127.0.0.1"
 def serve(
     runs: Sequence[Path], port: int, announce: Callable[[str], None], *, browser: bool = False
 ) -> None:
-    """Serve until interrupted; `announce` is told the address once it can be opened."""
+    """Serve until interrupted; `announce` gets the address once it can be opened."""
     import uvicorn
 
     from sparring.view import token_text
@@ -30,7 +30,7 @@ def serve(
         raise ConfigError(
             f"port {port} cannot be had ({error.strerror}); choose another with --port"
         ) from error
-    listener.listen(128)  # so that whoever is told the address can connect at once
+    listener.listen(128)  # before the address is announced
     address = f"http://{HOST}:{listener.getsockname()[1]}"
     config = uvicorn.Config(make_app(runs), log_level="warning", timeout_graceful_shutdown=1)
     token_text.warm()

@@ -37,7 +37,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 class View:
-    """The runs in view, and an index of games for each that somebody has looked at."""
+    """The runs in view, and an index of games for each that was opened."""
 
     def __init__(self, paths: Sequence[Path], cache: Path | None = None) -> None:
         self.paths, self.cache = list(paths), cache
@@ -163,7 +163,7 @@ def _posted(make: Any) -> Any:
             return _answer(await make(request, await request.json()))
         except (ConfigError, FileNotFoundError) as error:
             return _answer({"error": str(error)}, 400)
-        except Exception as error:  # of a game, a judge or a model: said where it was asked for
+        except Exception as error:  # of a game, a judge or a model: it is this request's answer
             return _answer({"error": f"{type(error).__name__}: {error}"}, 500)
 
     return endpoint
@@ -286,7 +286,7 @@ async def _rescore(view: View, request: Request) -> dict[str, Any]:
     beside = await run_in_threadpool(index.read_file, file)
     try:
         again = await rescore.replay(episode, read_log(path).config)
-    except Exception as error:  # a game that cannot be opened here: its credit can still be said
+    except Exception as error:  # a game that cannot be opened here: its credit is still known
         again = {"error": f"{type(error).__name__}: {error}"}
     return {"replay": again, "credits": rescore.credits(episode, beside)}
 

@@ -37,12 +37,12 @@ def decode(config: Mapping[str, Any], policy: str, ids: Sequence[int]) -> str | 
 
 
 def warm() -> None:
-    """Import what tokenizers need before somebody waits for it."""
+    """Import what tokenizers need before a request waits for it."""
     _tokenizer("nano")
 
 
 def _tokenizer(base: str) -> Any:
-    """Loaded in the background; whoever asks before it is there asks again."""
+    """Loaded in the background; a request that comes before it is there asks again."""
     with _lock:
         if base not in _loading:
             _loading[base] = _worker.submit(_load, base)
@@ -68,5 +68,5 @@ def _load(base: str) -> Any:
         where = str(smollm2_folder()) if base == "smollm2" else base
         return AutoTokenizer.from_pretrained(where, local_files_only=True)
     except Exception as error:
-        log.info("the tokenizer of %s is not on this machine (%s): ids are shown", base, error)
+        log.info("the tokenizer of %s is not on this machine (%s): ids are printed", base, error)
         return None

@@ -553,7 +553,7 @@ def test_opponents_can_be_players_by_name(rogue: Rogue, tmp_path: Path) -> None:
 def test_nobody_learns_where_every_seat_is_on_a_server(rogue: Rogue, tmp_path: Path) -> None:
     config = config_of(rogue)
     config["players"] = {"o": f"m@{rogue.url}", "x": "rival"}
-    with pytest.raises(ConfigError, match="nobody learns"):
+    with pytest.raises(ConfigError, match="nothing learns"):
         train(make_config(config), tmp_path / "run")
 
 

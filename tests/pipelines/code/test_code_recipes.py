@@ -156,7 +156,7 @@ def test_who_learns_is_said_by_players_and_seats(tmp_path: Path) -> None:
     assert seats_that_train(smoke(game, "players={}", only)) == {"author": "main"}
     assert seats_that_train(smoke(game, *BOTH, only)) == {"author": "author"}
     assert seats_that_train(smoke(game, *BOTH)) == {"author": "author", "predictor": "predictor"}
-    with pytest.raises(ConfigError, match="nobody learns"):
+    with pytest.raises(ConfigError, match="nothing learns"):
         build(smoke(game, "learn.seats=[predictor]"))
     with pytest.raises(ConfigError, match=r"learn.seats: no game has a seat 'autor'.*'author'"):
         smoke(game, "learn.seats=[autor]")
