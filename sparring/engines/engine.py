@@ -53,7 +53,7 @@ class OwnEngine(Engine):
 
     chat: Chat
     policies: Policies
-    base: str  # which base model this is, for whoever would add a policy to it
+    base: str  # which base model this is, to add policies of the same one
 
     def probabilities(
         self, policy: str, asked: Sequence[Infoset], sampling: Sampling

@@ -26,7 +26,7 @@ _RUBBISH = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
 _LONGEST_WAIT_S = 60.0
 _TIRED = 3  # requests in a row that failed, after which each is tried only once
 _MOST_BYTES = 32 * 2**20
-_SHOWN = 300  # characters of what a server said, in a reason
+_QUOTED = 300  # characters of a server's answer, in a reason
 
 
 class ServerFailed(VoidGame):
@@ -162,14 +162,14 @@ class Line:
         self, client: httpx.AsyncClient, path: str, body: dict[str, Any]
     ) -> tuple[int, httpx.Headers, bytes]:
         data = bytearray()
-        place = httpx.URL(f"{self.url}/").join(path)
-        async with client.stream("POST", place, json=body, headers=self._headers()) as response:
+        url = httpx.URL(f"{self.url}/").join(path)
+        async with client.stream("POST", url, json=body, headers=self._headers()) as response:
             async for chunk in response.aiter_bytes():
                 data += chunk
                 if len(data) > _MOST_BYTES:
                     raise ServerFailed(f"{self.label} at {self.url} sends without end")
         whole = bytes(data)
-        # Some servers repeat a key to whoever sent it, and answers are kept.
+        # Some servers repeat the key that was sent, and answers are kept.
         return (
             response.status_code,
             response.headers,
@@ -182,7 +182,7 @@ class Line:
             raise ServerFailed(f"{self.label} at {self.url}: {reason}")
         wait_s = min(_LONGEST_WAIT_S, retry_after(headers.get("retry-after", "")))
         if status == 429:
-            # The limit is everyone's: nobody else should run into it meanwhile.
+            # The limit is everyone's: no other request should run into it meanwhile.
             self._next_start = max(self._next_start, time.monotonic() + wait_s)
         raise _Again(reason, wait_s)
 
@@ -218,7 +218,7 @@ class Line:
         """What was used since this was last asked, as metrics."""
         used, self.usage = self.usage, Usage()
         cost = used.tokens_in * self.server.price_in + used.tokens_out * self.server.price_out
-        found = {
+        stats = {
             "requests": used.requests,
             "retries": used.retries,
             "failures": used.failures,
@@ -228,7 +228,7 @@ class Line:
             **({"cost": cost / 1e6} if self.server.price_in or self.server.price_out else {}),
             "wait_s": used.wait_s,
         }
-        return {f"server/{self.label}/{key}": value for key, value in found.items()}
+        return {f"server/{self.label}/{key}": value for key, value in stats.items()}
 
     def count(self, reply: dict[str, Any]) -> None:
         usage = reply.get("usage")
@@ -257,13 +257,13 @@ def _said(data: bytes) -> str:
     """What a server had to say, in short."""
     text = data.decode(errors="replace")
     try:
-        told = json.loads(text)
-        told = told.get("error", told)
-        text = str(told.get("message", told) if isinstance(told, dict) else told)
+        answer = json.loads(text)
+        answer = answer.get("error", answer)
+        text = str(answer.get("message", answer) if isinstance(answer, dict) else answer)
     except _RUBBISH:
         pass
     text = " ".join(text.split())
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
 
 
 def _plain(error: Exception) -> str:

@@ -23,33 +23,33 @@ def load_engine(
 ) -> tuple[TransformersEngine, str]:
     """An engine that speaks as this policy, and the name to ask it by. A run's policy is asked with
     the chat template it learned with, another one with `template`."""
-    found = find_trained(policy)
-    if found is None:
+    trained = find_trained(policy)
+    if trained is None:
         need_model(policy)
     from sparring.engines.local.multi_base import embedded
     from sparring.models.device import choose_device, fast_allocations
 
     fast_allocations()
-    base, seed = (found.config.policy, found.config.seed) if found else (policy, 0)
-    learn = found.config.learn if found else LearnConfig()
+    base, seed = (trained.config.policy, trained.config.seed) if trained else (policy, 0)
+    learn = trained.config.learn if trained else LearnConfig()
     device, dtype = choose_device(device, dtype, learn.weights)
-    template = found.config.template if found else template
+    template = trained.config.template if trained else template
     options: dict[str, Any] = {"device": device, "dtype": dtype, "template": template}
-    if found and found.config.bases:  # those who played each other are to meet again
+    if trained and trained.config.bases:  # those who played each other are to meet again
         from sparring.models.multi_base import policies_on_bases
 
-        policies: Policies = policies_on_bases(found.config, **options)
+        policies: Policies = policies_on_bases(trained.config, **options)
     else:
         policies = policies_on(base, learn, seed=seed, **options)
-    if found:
-        policies.add(found.name)
+    if trained:
+        policies.add(trained.name)
         try:
-            found.load_into(policies, found.name)
+            trained.load_into(policies, trained.name)
         except ValueError as error:
             raise ConfigError(f"{policy} does not fit {base}: {error}") from error
     engine = embedded(policies)
     engine.base = base_name(base, seed)
-    return engine, found.name if found else BASE
+    return engine, trained.name if trained else BASE
 
 
 def load_player(
@@ -91,9 +91,10 @@ def load_opponent(engine: Engine, against: str) -> tuple[Speak, str]:
 
 def add_policy(engine: OwnEngine, policy: str, name: str) -> None:
     """Load another policy of the same base model beside those an engine has."""
-    found = find_trained(policy)
-    learn = found.config.learn if found else None
-    base = base_name(found.config.policy, found.config.seed) if found else base_name(policy, 0)
+    trained = find_trained(policy)
+    learn = trained.config.learn if trained else None
+    base, seed = (trained.config.policy, trained.config.seed) if trained else (policy, 0)
+    base = base_name(base, seed)
     several = getattr(engine.policies, "bases", {})
     if base in several:
         engine.policies.stands[name] = base  # type: ignore[attr-defined]
@@ -104,11 +105,11 @@ def add_policy(engine: OwnEngine, policy: str, name: str) -> None:
             f"{policy} stands on the base model {base}, and the engine has {engine.base}; "
             "policies that play each other share one base model"
         )
-    state = None if found else _base_weights(engine, policy, base)
+    state = None if trained else _base_weights(engine, policy, base)
     engine.policies.add(name)
     try:
-        if found:
-            found.load_into(engine.policies, name)
+        if trained:
+            trained.load_into(engine.policies, name)
         elif state is not None:
             engine.policies.load(name, state)
     except ValueError as error:

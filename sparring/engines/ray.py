@@ -57,8 +57,8 @@ class Replica:
     def probabilities(
         self, policy: str, asked: Sequence[Infoset], sampling: Sampling
     ) -> list[list[float]]:
-        found: list[list[float]] = self.engine.probabilities(policy, asked, sampling)
-        return found
+        chances: list[list[float]] = self.engine.probabilities(policy, asked, sampling)
+        return chances
 
     async def receive(self, versions: dict[str, int], weights: dict[str, Any]) -> dict[str, str]:
         """New weights for some policies, and the names of all that there are. Gives back checksums
@@ -86,11 +86,11 @@ def serialize(state: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], An
     """Tensors as arrays of bytes, which Ray shares between processes without a copy."""
     import torch
 
-    found = {}
+    arrays = {}
     for key, tensor in state.items():
         flat = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
-        found[key] = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), flat)
-    return found
+        arrays[key] = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), flat)
+    return arrays
 
 
 def deserialize(packed: dict[str, tuple[str, tuple[int, ...], Any]]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class RayPool(OwnEngine):
         here = metadata.version("sparring")
         asked = [slot.actor.ready.remote() for slot in self._slots]
         try:
-            found = ray.get(asked, timeout=self.config.patience_s)
+            answers = ray.get(asked, timeout=self.config.patience_s)
         except ray.exceptions.GetTimeoutError:
             have = ray.cluster_resources()
             self.kill()
@@ -192,7 +192,7 @@ class RayPool(OwnEngine):
                 return
             self.kill()
             raise ConfigError(f"a replica could not start: {last_line(error)}") from error
-        for version, host in found:
+        for version, host in answers:
             if version != here:
                 self.kill()
                 raise ConfigError(
@@ -206,8 +206,8 @@ class RayPool(OwnEngine):
         await self._share()
         key = beginning(request)
         # Of what a game shows, an engine needs the legal actions at most; programs, all of it.
-        shown = request.view if request.sampling.mask_actions else None
-        light = replace(request, view=shown and View(None, shown.actions))
+        masked = request.view if request.sampling.mask_actions else None
+        light = replace(request, view=masked and View(None, masked.actions))
         for _ in range(_TRIES):
             index = await self._free_slot(key)
             slot = self._slots[index]
@@ -357,14 +357,14 @@ class RayPool(OwnEngine):
         if self._stale():
             raise RunError("nothing has been played with these weights yet, so no replica has them")
         actor = next(slot.actor for slot in self._slots if slot.alive)
-        found: list[list[float]] = ray.get(
+        chances: list[list[float]] = ray.get(
             actor.probabilities.remote(policy, list(asked), sampling)
         )
-        return found
+        return chances
 
     def metrics(self) -> dict[str, float]:
         """What happened since this was last asked."""
-        found = {
+        stats = {
             "pool/replicas": float(sum(slot.alive for slot in self._slots)),
             "pool/replaced": float(self.replaced),
             "pool/replayed": float(self.replayed),
@@ -372,7 +372,7 @@ class RayPool(OwnEngine):
             "pool/published_bytes": float(self.published_bytes),
         }
         self.replaced = self.replayed = self.publishes = self.published_bytes = 0
-        return found
+        return stats
 
     def kill(self) -> None:
         import ray

@@ -23,8 +23,8 @@ _COLUMNS = ("token", "position", "seed", "drawn", "left", "adapter")
 class DecodeState:
     def __init__(self, decoder: Decoder, most_rows: int, steps: int, like: torch.Tensor) -> None:
         """Buffers for so many rows and steps, on the device and in the dtype of `like`."""
-        whole = {"dtype": torch.int64, "device": like.device}
-        real = {"dtype": torch.float32, "device": like.device}
+        whole: dict[str, Any] = {"dtype": torch.int64, "device": like.device}
+        real: dict[str, Any] = {"dtype": torch.float32, "device": like.device}
         self.columns = {name: torch.zeros(most_rows, **whole) for name in _COLUMNS}
         self.index_B, self.one_B = torch.arange(most_rows, **whole), torch.ones(most_rows, **whole)
         self.step_B = torch.zeros(most_rows, **whole)

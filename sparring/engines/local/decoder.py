@@ -166,7 +166,7 @@ class Decoder:
         )
 
     def is_of(self, model: Any) -> bool:
-        """Whether this is the model's own memory still: weights that somebody put in the place of
+        """Whether this is still the model's own memory: weights that were assigned in place of
         others, instead of copying into them, are not seen here."""
         body = model.get_decoder()
         own = [(self.embedding, body.embed_tokens.weight), (self.norm_out, body.norm.weight)]

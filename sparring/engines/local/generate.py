@@ -125,7 +125,7 @@ class _Rows:
         """Logits after each prompt; equal prompts share one row of the forward pass."""
         device = self.model.device
         unique = list(dict.fromkeys(map(tuple, self.prompts)))
-        place = {prompt: i for i, prompt in enumerate(unique)}
+        index_of = {prompt: i for i, prompt in enumerate(unique)}
         longest = max(map(len, unique))
         ids = torch.tensor([[pad] * (longest - len(p)) + list(p) for p in unique], device=device)
         mask = torch.tensor(
@@ -140,7 +140,7 @@ class _Rows:
             use_cache=not self.single,
             logits_to_keep=1,
         )
-        where = torch.tensor([place[tuple(p)] for p in self.prompts], device=device)
+        where = torch.tensor([index_of[tuple(p)] for p in self.prompts], device=device)
         if self.cache is not None and len(unique) < len(self.prompts):
             self.cache.batch_select_indices(where)
         self.mask = mask[where]

@@ -1,6 +1,6 @@
 """The pieces of a forward pass over paged keys and values that stock kernels do badly, in Triton.
-Each rounds where the model's own code rounds, and gives a token the same bits whoever else is in
-the pass: sums go by chunks of fixed size, in an order that the token's position alone decides.
+Each rounds where the model's own code rounds, and gives a token the same bits in any
+batch: sums go by chunks of fixed size, in an order that the token's position alone decides.
 
 Shapes: N tokens, H hidden, D head, Q query heads, K key heads. The cache of a layer is
 K × blocks × BLOCK × D.
@@ -180,8 +180,8 @@ def _attend(
         furthest = tl.min(tl.where(mine, where, 1 << 30), 0) - window + 1
         low = tl.maximum(low, furthest // STEP * STEP)
     at = (token.to(tl.int64) * Q + head)[:, None] * D + d[None, :]
-    shown = mine[:, None] & (d < D)[None, :]
-    query = tl.load(q + at, mask=shown, other=0.0)
+    inside = mine[:, None] & (d < D)[None, :]
+    query = tl.load(q + at, mask=inside, other=0.0)
     top = tl.full([ROWS], -float("inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     mixed = tl.zeros([ROWS, WIDE], tl.float32)
@@ -209,11 +209,11 @@ def _attend(
         top = higher
     if SPLIT:
         line = (chunk.to(tl.int64) * tokens + token) * Q + head
-        tl.store(part + line[:, None] * D + d[None, :], mixed, mask=shown)
+        tl.store(part + line[:, None] * D + d[None, :], mixed, mask=inside)
         tl.store(tops + line, top, mask=mine)
         tl.store(totals + line, total, mask=mine)
     else:
-        tl.store(out + at, (mixed / total[:, None]).to(out.dtype.element_ty), mask=shown)
+        tl.store(out + at, (mixed / total[:, None]).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=["tokens"])

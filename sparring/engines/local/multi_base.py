@@ -57,7 +57,7 @@ class BasesEngine(TransformersEngine):
 
 
 class _Chats(Chat):
-    """The first base's words, but for prompts, which are in those of whoever is asked."""
+    """The first base's words, but for prompts, which are in those of the policy that is asked."""
 
     def __init__(self, tokenizer: Any, of: Callable[[str], TransformersEngine]) -> None:
         super().__init__(tokenizer)

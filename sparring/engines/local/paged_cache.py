@@ -1,6 +1,6 @@
-"""Which block of the cache holds which positions of whom. Keys and values are kept in blocks of 32
-positions; rows whose ids begin alike hold the same blocks, whoever they belong to, and what nobody
-holds any more is kept until its block is needed, least recently used first.
+"""Which block of the cache holds which positions of which rows. Keys and values are kept in blocks
+of 32 positions; rows whose ids begin alike hold the same blocks, and what no row holds any more is
+kept until its block is needed, least recently used first.
 
 This is bookkeeping only: the tensors are the runner's.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from sparring.engines.local.rows import Row
 
 BLOCK = 32  # positions
-SCRATCH = 0  # the block that padding is written to; nobody holds it
+SCRATCH = 0  # the block that padding is written to; no row holds it
 
 
 @dataclass(eq=False, slots=True)
@@ -51,7 +51,7 @@ class PagedCache:
 
     @property
     def available(self) -> int:
-        """Blocks that are free, or that nobody but the tree holds."""
+        """Blocks that are free, or that only the tree holds."""
         return len(self.free) + len(self._idle)
 
     def blocks_for(self, positions: int) -> int:
@@ -111,7 +111,7 @@ class PagedCache:
                 self._nodes[block].ready = True
 
     def release(self, row: Row, *, keep: bool = True) -> None:
-        """Let go of a row's blocks; what they hold may be found again if it is to be kept."""
+        """Let go of a row's blocks; the tree keeps what may be used again."""
         if keep and row.computed and row.blocks:
             self._insert(row, row.ids[: row.computed], ready=True)
         for block in reversed(row.blocks):  # a block before the one it follows
@@ -160,8 +160,8 @@ class PagedCache:
                 child.ready = child.ready or ready
             elif not child.ready:
                 return
-            else:  # the same was computed twice: the row takes the other's, so that whoever holds
-                # a block holds all that come before it
+            else:  # the same was computed twice: the row takes the other's, so that a row that
+                # holds a block holds all that come before it
                 self._hold(child.block)
                 self._release(block)
                 row.blocks[number] = child.block

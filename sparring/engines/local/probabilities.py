@@ -26,10 +26,10 @@ Readings = Mapping[str, list[int]]  # what a reply of one token is read as, lowe
 
 def token_readings(chat: Chat, vocabulary: int) -> dict[str, list[int]]:
     """Made once for a tokenizer: to ask each prompt about each token would take hours."""
-    found: dict[str, list[int]] = {}
+    tokens_of: dict[str, list[int]] = {}
     for token in range(vocabulary):
-        found.setdefault(answer(chat.decode([token])).casefold(), []).append(token)
-    return found
+        tokens_of.setdefault(answer(chat.decode([token])).casefold(), []).append(token)
+    return tokens_of
 
 
 @torch.inference_mode()
@@ -43,12 +43,12 @@ def action_probabilities(
         return _masked(model, chat, asked, prompts, sampling)
     if sampling.max_tokens != 1:
         raise ValueError(f"replies of {sampling.max_tokens} tokens are too many to sum over")
-    found: list[list[float]] = [[] for _ in asked]
+    chances: list[list[float]] = [[] for _ in asked]
     for rows, logits_BV in _next_logits(model, prompts):
         for row, chances_V in zip(rows, chances(logits_BV, sampling), strict=True):
             tokens = _tokens(chat, asked[row].actions, readings)
-            found[row] = [float(chances_V[ids].sum()) for ids in tokens]
-    return found
+            chances[row] = [float(chances_V[ids].sum()) for ids in tokens]
+    return chances
 
 
 def _tokens(chat: Chat, actions: tuple[str, ...], readings: Readings) -> list[list[int]]:
@@ -70,7 +70,7 @@ def _masked(
     """Each action's tokens among those that a legal action may go on with there."""
     spelled = [[chat.encode(action) for action in i.actions] for i in asked]
     tries = [Trie(actions, chat.end_id) for actions in spelled]
-    points = []  # where there is a choice: prompt, what is said so far, what may follow
+    points = []  # where there is a choice: prompt, the reply so far, what may follow
     for number, (trie, actions) in enumerate(zip(tries, spelled, strict=True)):
         prefixes = {tuple(a[:n]) for a in actions for n in range(len(a) + 1)}
         choices = ((prefix, trie.allowed(prefix)) for prefix in sorted(prefixes))

@@ -21,7 +21,7 @@ class Row:
     adapter: int = -1  # which of the decoder's adapters it is drawn with; -1: none
     on_token: Callable[[int], None] | None = None
     cancelled: Callable[[], bool] = lambda: False
-    request: Any = None  # whose row this is, for whoever made it
+    request: Any = None  # that the row was made for
     trie: Trie | None = None  # the legal actions, where only they can be drawn
     token_ids: list[int] = field(default_factory=list)  # the reply
     logprobs: list[float] = field(default_factory=list)

@@ -201,7 +201,7 @@ class Runner:
         layers, heads, width = self.decoder.shape
         shape = (2, layers, heads, wanted + 1, BLOCK, width)
         try:
-            # Zeros: a position that nobody sees still takes part, with weight nought.
+            # Zeros: a masked position still takes part, with weight nought.
             tensors = torch.zeros(shape, dtype=self.dtype, device=self.device)
         except RuntimeError as error:
             if not out_of_memory(error):

@@ -76,16 +76,16 @@ def _choose(
     mine = tl.sum(tl.where(p == part, weight_P, 0.0), 0)
     target = tl.sum(tl.where(p == 1, chance_P, 0.0), 0) * mine
     chosen = tl.sum(tl.where(p == part, tl.load(best + row * PARTS + p), 0), 0)
-    running, found = 0.0, greedy.to(tl.int32)
+    running, done = 0.0, greedy.to(tl.int32)
     for start in range(part * size, part * size + size, SCAN):
-        if found == 0:
+        if done == 0:
             column = start + tl.arange(0, SCAN)
             value = _logit(logits + row * V, column, column < V, heat, scale, cap, CAP)
             chance = tl.exp(value - top)
             past = (running + tl.cumsum(chance, 0) > target) & (chance > 0)
             hit = tl.min(tl.where(past, column, V), 0)
             chosen = tl.where(hit < V, hit, chosen)
-            found = tl.where(hit < V, 1, found)
+            done = tl.where(hit < V, 1, done)
             running += tl.sum(chance, 0)
     likeliest = tl.min(tl.where(top_P == top, tl.load(best + row * PARTS + p), V), 0)
     chosen = tl.where(greedy, likeliest, chosen)

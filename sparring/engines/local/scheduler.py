@@ -1,9 +1,9 @@
 """Who is served next, decided anew between any two chunks of decode steps.
 
 The rule: rows are admitted in the order they came, those that had to make room for others first.
-Between two chunks of steps only so many tokens of prompts are read, so that nobody who is drawn for
-stalls behind long prompts, unless more rows wait to be read than are drawn for. When blocks run
-out, the row that was admitted last makes room; it goes on later from where it was.
+Between two chunks of steps only so many tokens of prompts are read, so that rows that are drawn for
+do not stall behind long prompts, unless more rows wait to be read than are drawn for. When blocks
+run out, the row that was admitted last makes room; it goes on later from where it was.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Scheduler:
         that is being read goes on until it has been: others may hold its blocks already."""
         self.waiting = deque(row for row in self.waiting if not row.cancelled())
         for row in [row for row in self.rows.values() if row.cancelled() and not row.unread]:
-            self._leave(row)
+            self._release(row)
         if not self.rows and not self.waiting:
             self._at_once = self.max_rows
         while self.waiting and len(self.rows) < self._at_once:
@@ -126,7 +126,7 @@ class Scheduler:
         """Rows that have ended, one way or another, leave."""
         ended = [row for row in self.rows.values() if row.finish]
         for row in ended:
-            self._leave(row)
+            self._release(row)
         failed, self._failed = self._failed, []
         return ended + failed
 
@@ -151,7 +151,7 @@ class Scheduler:
         return rows
 
     def _place(self, row: Row) -> bool:
-        """Blocks for a row, or a place behind one with the same prompt that is being read."""
+        """Blocks for a row, or it waits for one with the same prompt that is being read."""
         leader = None if row.token_ids else self._readers.get(self._key(row))
         if leader is None:
             if not self.cache.admit(row, spare=len(self.rows)):
@@ -168,13 +168,13 @@ class Scheduler:
         """The youngest that speaks makes room, and waits to go on; one that is alone fails."""
         youngest = next(row for row in reversed(self.rows.values()) if not row.unread)
         alone = len(self.rows) == 1
-        self._leave(youngest)
+        self._release(youngest)
         if alone:
             self._fail(youngest, "no memory is left for a larger cache")
         else:
             self.waiting.appendleft(youngest)
 
-    def _leave(self, row: Row) -> None:
+    def _release(self, row: Row) -> None:
         del self.rows[id(row)]
         self.cache.release(row)
         row.computed = 0

@@ -1,5 +1,5 @@
 """The pieces of a forward pass in plain torch, for devices without Triton's kernels. Each does what
-its namesake in kernels.py does, and gives a token the same bits whoever else is in the pass: matrix
+its namesake in kernels.py does, and gives a token the same bits in any batch: matrix
 products see numbers of rows for which that holds (see runner.py), and sums over positions go by
 chunks of fixed size, one after another.
 
