@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import BASE, Request, Turn
+from sparring.engines.engine import OwnEngine
 from sparring.models.names import need_model
 from sparring.models.trained import base_name, find_trained, policies_on
 from sparring.run.config import LearnConfig
@@ -13,7 +14,7 @@ from sparring.run.servers import label_of, server_of
 
 if TYPE_CHECKING:
     from sparring.core.table import Speak
-    from sparring.engines.engine import Engine, OwnEngine
+    from sparring.engines.engine import Engine
     from sparring.engines.local.engine import TransformersEngine
     from sparring.models.policies import Policies
 
@@ -75,8 +76,8 @@ def load_player(
 
 def load_opponent(engine: Engine, against: str) -> tuple[Speak, str]:
     """Another player beside the one an engine speaks as: whom to ask for either, and its name."""
-    if hasattr(engine, "policies") and server_of(against, {}) is None:
-        add_policy(cast("OwnEngine", engine), against, "opponent")
+    if isinstance(engine, OwnEngine) and server_of(against, {}) is None:
+        add_policy(engine, against, "opponent")
         return engine.act, "opponent"
     other, name = load_player(against)
 

@@ -55,7 +55,7 @@ class VllmEngine(OwnEngine):
         self.chat = Chat(policies.tokenizer)
         self.link, self.sleeps = link, sleeps
         self.base = ""
-        self.limit = limit or getattr(policies.config, "max_position_embeddings", None)
+        self.limit = limit or policies.context
         self._adapters: dict[str, Adapter] = {}
         self._fresh: set[str] = set()  # policies whose adapter is known to be today's
         self._whole = OneAtATime(self._load_weights) if _are_full(policies) else None

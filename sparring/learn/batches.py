@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from sparring.core.types import Lesson, Sample, members
+from sparring.run.config import LearnConfig
 
 Item = TypeVar("Item")
 Key = tuple[int, ...]
@@ -313,6 +314,14 @@ def split(lessons: Sequence[Lesson], parts: int, generator: torch.Generator) -> 
     for i in torch.randperm(len(groups), generator=generator).tolist():
         min(dealt, key=len).extend(groups[i])
     return [part for part in dealt if part]
+
+
+def optimizer_batches(lessons: list[Lesson], config: LearnConfig, seed: int) -> list[list[Lesson]]:
+    """An epoch's lessons, one list for each optimizer step, shuffled by the seed."""
+    generator = torch.Generator().manual_seed(seed)
+    if config.batch is not None:
+        return deal(lessons, config.batch, generator)
+    return split(lessons, config.minibatches, generator)
 
 
 def deal(lessons: Sequence[Lesson], size: int, generator: torch.Generator) -> list[list[Lesson]]:

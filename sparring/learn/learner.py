@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sparring.core.types import BASE, Lesson, Sample, derive, members
 from sparring.learn.activation_checkpointing import layers_of, recomputing
-from sparring.learn.batches import Batch, by_budget, collate, deal, pack, prefetched, split
+from sparring.learn.batches import Batch, by_budget, collate, optimizer_batches, pack, prefetched
 from sparring.learn.canary import CanaryError as CanaryError
 from sparring.learn.canary import check_canary
 from sparring.learn.compile import WIDTH, compiles, fused
@@ -50,6 +50,7 @@ UPDATES = "updates"  # among a reference's weights in a checkpoint: how often it
 
 class Learner:
     make_optimizer: type[Optimizer] = Optimizer
+    spread = False  # whether the weights are sharded over processes
 
     def __init__(
         self,
@@ -168,7 +169,8 @@ class Learner:
         taken = self.optimizers[name].steps() if self.by_steps else 0
         left = 1 if self.config.restart else iterations - iteration
         for epoch in range(self.config.epochs):
-            parts = [] if far else self._optimizer_batches(name, lessons, iteration, epoch)
+            seed = derive(self.seed, iteration, epoch, name)
+            parts = [] if far else optimizer_batches(lessons, self.config, seed)
             if epoch == 0 and self.config.corrects and len(parts) * self.config.epochs > 1:
                 self._keep_logprobs(name, lessons)
             for number, part in enumerate(parts):
@@ -226,14 +228,6 @@ class Learner:
         samples = [sample for lesson in lessons for sample in members(lesson)]
         for sample, logprobs in score_logprobs(self, name, samples):
             sample.old_logprobs = logprobs
-
-    def _optimizer_batches(
-        self, name: str, lessons: list[Lesson], iteration: int, epoch: int
-    ) -> list[list[Lesson]]:
-        generator = torch.Generator().manual_seed(derive(self.seed, iteration, epoch, name))
-        if self.config.batch is not None:
-            return deal(lessons, self.config.batch, generator)
-        return split(lessons, self.config.minibatches, generator)
 
     @contextmanager
     def _dropout(self, *step: object) -> Iterator[None]:
@@ -365,6 +359,13 @@ class Learner:
     def _follow(self, name: str, weights: dict[str, Tensor], rate: float) -> None:
         follow(self.references[name], weights, rate)
         copy_rounded(self.references[name], self.policies.parameters(f"{REFERENCE}_{name}"))
+
+    def all_do(self, verb: str, *words: Any) -> AbstractContextManager[None]:
+        """For learners in several processes: the others do the same while this lasts."""
+        return nullcontext()
+
+    def serve(self) -> None:
+        """For learners in several processes: do what the first one says."""
 
     def dismiss(self) -> None:
         """Nothing more will be learned; for learners that others wait for."""

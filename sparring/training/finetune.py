@@ -165,7 +165,7 @@ def learning(config: Config, path: Path, name: str) -> Iterator[Learner]:
 
 def help_fit(device: str) -> None:
     """The life of a process other than the first: one learner after the other."""
-    from sparring.learn.distributed.team import TeamLearner, ignore_signals, make_learner
+    from sparring.learn.distributed.team import ignore_signals, make_learner
     from sparring.models.loading import ModelMissing
 
     ignore_signals()
@@ -176,7 +176,6 @@ def help_fit(device: str) -> None:
             learner = make_learner(make_config(config), path, [name])
         except (ConfigError, ModelMissing):
             continue  # the first process says so
-        assert isinstance(learner, TeamLearner)
         learner.serve()
 
 

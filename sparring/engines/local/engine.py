@@ -117,7 +117,7 @@ class TransformersEngine(OwnEngine):
         trie = self._trie(request)
         if trie is not None:
             request.sampling = replace(request.sampling, max_tokens=trie.depth)
-        limit = getattr(self.policies.config, "max_position_embeddings", None)
+        limit = self.policies.context
         if limit is not None and len(prompt_ids) + request.sampling.max_tokens > limit:
             raise PromptTooLong(
                 f"a prompt of {len(prompt_ids)} tokens and a reply of up to "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ class TeamLearner(Learner):
     """Each process of a team has one. What the first is asked that takes all of them, it tells the
     others to do as well: `fit`, `load` and, where weights are spread, `state`."""
 
-    spread = False
     _in_step = False  # whether the others are doing the same already
 
     @property
@@ -97,10 +96,7 @@ def spread_out(learner: Learner) -> None:
     def gather(name: str, parts: dict[str, Tensor]) -> dict[str, Tensor]:
         if not any(isinstance(tensor, DTensor) for tensor in parts.values()):
             return parts
-        collective = (
-            learner.all_do("policy", name) if isinstance(learner, TeamLearner) else nullcontext()
-        )
-        with collective:
+        with learner.all_do("policy", name):
             return {key: whole(tensor) for key, tensor in parts.items()}
 
     def scatter(name: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -111,16 +107,13 @@ def spread_out(learner: Learner) -> None:
     learner.make_optimizer = ShardedOptimizer
     for name in learner.optimizers:
         learner.begin(name)
-    if isinstance(learner, TeamLearner):
-        learner.spread = True
+    learner.spread = True
 
 
 def help_learn(config: Config, folder: Path | None = None) -> None:
     """The life of a process other than the first."""
     ignore_signals()
-    learner = make_learner(config, folder)
-    if isinstance(learner, TeamLearner):
-        learner.serve()
+    make_learner(config, folder).serve()
 
 
 def ignore_signals() -> None:
