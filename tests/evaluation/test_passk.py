@@ -28,7 +28,7 @@ def test_pass_at_k_of_many_samples_does_not_overflow() -> None:
 
 def test_impossible_counts_are_refused() -> None:
     for samples, passed, k in ((5, 6, 1), (5, -1, 1), (5, 1, 6), (5, 1, 0)):
-        with pytest.raises(ValueError, match="cannot be told"):
+        with pytest.raises(ValueError, match="cannot be estimated"):
             pass_at_k(samples, passed, k)
 
 

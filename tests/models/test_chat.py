@@ -111,9 +111,9 @@ def test_callers_may_change_the_ids_they_get(chat):
 
 
 def test_a_placeholder_in_the_words_does_no_harm(chat):
-    first = say(chat, ask("⁂said⁂"), [chat.tokenizer.convert_tokens_to_ids("a")])
-    ids = chat.prompt_ids(ask("again ⁂said⁂", first))
-    assert text_of(chat, ids).count("⁂said⁂") == 2
+    first = say(chat, ask("⁂reply⁂"), [chat.tokenizer.convert_tokens_to_ids("a")])
+    ids = chat.prompt_ids(ask("again ⁂reply⁂", first))
+    assert text_of(chat, ids).count("⁂reply⁂") == 2
     assert ids[: len(first.prompt_ids)] == first.prompt_ids
 
 

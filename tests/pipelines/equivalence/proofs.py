@@ -191,25 +191,25 @@ CHEATS = [
     cheat("Admit", "lemma x = fP x === fQ x *** Admit", "Admit"),
     cheat("unreachable", "lemma _ = unreachable", "unreachable"),
     cheat("assumed equality", "lemma x = fP x ==! fQ x *** QED", "==!"),
-    cheat("assume", annotated(f"assume lemma :: {STATED}"), "no place"),
+    cheat("assume", annotated(f"assume lemma :: {STATED}"), "not allowed"),
     cheat(
         "assume a helper",
         annotated(
             f"assume ax :: {STATED}", "ax :: Integer -> Proof\nax _ = trivial\nlemma x = ax x"
         ),
-        "no place",
+        "not allowed",
     ),
-    cheat("lazy", annotated("lazy lemma", "lemma x = lemma x"), "no place"),
-    cheat("ignore", annotated("ignore lemma"), "no place"),
+    cheat("lazy", annotated("lazy lemma", "lemma x = lemma x"), "not allowed"),
+    cheat("ignore", annotated("ignore lemma"), "not allowed"),
     cheat(
         "option",
         annotated('LIQUID "--no-termination-check"', "lemma x = lemma x"),
-        "no place",
+        "not allowed",
     ),
     cheat(
         "option abbreviated",
         annotated('LIQUID "--no-term"', "lemma x = lemma x"),
-        "no place",
+        "not allowed",
     ),
     cheat(
         "GHC option",
@@ -218,7 +218,7 @@ CHEATS = [
     ),
     cheat("template", "{-# LANGUAGE TemplateHaskell #-}\nlemma _ = trivial", "not allowed"),
     cheat("extension", "{-# LANGUAGE BangPatterns #-}\nlemma _ = trivial", "extensions"),
-    cheat("import", "import Data.List\nlemma _ = trivial", "no place"),
+    cheat("import", "import Data.List\nlemma _ = trivial", "not allowed"),
     cheat(
         "unsafe import", "import Unsafe.Coerce\nlemma _ = unsafeCoerce ()", "may not be imported"
     ),
@@ -247,9 +247,9 @@ CHEATS = [
         LIST,
         FOLD,
     ),
-    cheat("type alias", annotated("type Integer = {v:Integer | v == 0}"), "no place"),
-    cheat("measure", annotated("measure fQ :: Integer -> Integer"), "no place"),
-    cheat("rewrite", annotated("rewriteWith lemma [lemma]"), "no place"),
+    cheat("type alias", annotated("type Integer = {v:Integer | v == 0}"), "not allowed"),
+    cheat("measure", annotated("measure fQ :: Integer -> Integer"), "not allowed"),
+    cheat("rewrite", annotated("rewriteWith lemma [lemma]"), "not allowed"),
     cheat(
         "reflected in the proof",
         annotated(
@@ -257,8 +257,8 @@ CHEATS = [
         ),
         "not seen that bad ends",
     ),
-    cheat("data", "data V = V (V -> Proof)\nlemma _ = trivial", "no place"),
-    cheat("class", "class C a where\n  pf :: a -> Proof\nlemma _ = trivial", "no place"),
+    cheat("data", "data V = V (V -> Proof)\nlemma _ = trivial", "not allowed"),
+    cheat("class", "class C a where\n  pf :: a -> Proof\nlemma _ = trivial", "not allowed"),
     cheat("where", "lemma x = v where v = v", "stands for something"),
     cheat("let", "lemma x = let v = v in v", "stands for something"),
     cheat("lambda", "lemma = \\x -> lemma x", "lambda"),
