@@ -170,14 +170,15 @@ def load_all(kind: Literal["report", "commands", "closings", "checks"]) -> list[
 
 def load(where: str, wanted_for: str = "it") -> Any:
     """The object at `module:attribute` or `file.py:attribute`."""
-    place, _, attribute = where.rpartition(":")
-    module = _module(place, wanted_for)
+    module_name, _, attribute = where.rpartition(":")
+    module = _module(module_name, wanted_for)
     try:
         return getattr(module, attribute)
     except AttributeError:
         public = [name for name in vars(module) if not name.startswith("_")]
         raise UnknownName(
-            f"{place} has no {attribute!r} to take {wanted_for} from; {nearest(attribute, public)}"
+            f"{module_name} has no {attribute!r} to take {wanted_for} from; "
+            f"{nearest(attribute, public)}"
         ) from None
 
 

@@ -155,7 +155,7 @@ class Line:
             return read(data)
         except _RUBBISH as error:
             raise _Again(
-                f"the answer is none ({type(error).__name__}: {error}): {_said(data)}"
+                f"the answer is none ({type(error).__name__}: {error}): {_quote(data)}"
             ) from None
 
     async def _exchange(
@@ -177,7 +177,7 @@ class Line:
         )
 
     def _refused(self, status: int, headers: httpx.Headers, data: bytes) -> None:
-        reason = f"it answered {status}: {_said(data)}"
+        reason = f"it answered {status}: {_quote(data)}"
         if status not in _AGAIN:
             raise ServerFailed(f"{self.label} at {self.url}: {reason}")
         wait_s = min(_LONGEST_WAIT_S, retry_after(headers.get("retry-after", "")))
@@ -253,7 +253,7 @@ def retry_after(text: str) -> float:
         return 0.0
 
 
-def _said(data: bytes) -> str:
+def _quote(data: bytes) -> str:
     """What a server had to say, in short."""
     text = data.decode(errors="replace")
     try:

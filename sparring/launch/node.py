@@ -9,7 +9,7 @@ import sys
 from importlib import metadata
 
 
-def problems(version: str, gpus: int, found_gpus: int, port_in_use: int | None) -> list[str]:
+def problems(version: str, gpus: int, visible_gpus: int, port_in_use: int | None) -> list[str]:
     """What stands in the way here, each with what to do."""
     reasons = []
     here = metadata.version("sparring")
@@ -18,10 +18,10 @@ def problems(version: str, gpus: int, found_gpus: int, port_in_use: int | None) 
             f"sparring {here} is installed here and the job was made with {version}: install the "
             "same on all nodes, or keep the environment on a disk they share"
         )
-    if found_gpus < gpus:
+    if visible_gpus < gpus:
         reasons.append(
-            f"{gpus} GPUs were asked for and torch sees {found_gpus}: choose another --partition, "
-            "or install a torch that fits the driver"
+            f"{gpus} GPUs were asked for and torch sees {visible_gpus}: choose another "
+            "--partition, or install a torch that fits the driver"
         )
     if port_in_use is not None:
         reasons.append(f"port {port_in_use} is in use by something else: submit again")

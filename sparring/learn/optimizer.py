@@ -16,13 +16,13 @@ from sparring.run.config import LearnConfig
 class Optimizer:
     """AdamW over float32 masters, for weights of any dtype."""
 
-    together = True  # whether one kernel may take all weights at once
+    multi_tensor = True  # whether one kernel may update all weights
 
     def __init__(self, parameters: dict[str, Any], config: LearnConfig) -> None:
         self.parameters = parameters
         self.masters = make_masters(parameters)
         self.eight_bit = config.moments == "8bit"
-        on_gpu = self.together and all(m.is_cuda for m in self.masters.values())
+        on_gpu = self.multi_tensor and all(m.is_cuda for m in self.masters.values())
         self.fused = on_gpu and not self.eight_bit
         self.gradients, self._views = _flat_gradients(parameters) if on_gpu else (None, [])
         options: dict[str, Any] = {
@@ -33,9 +33,9 @@ class Optimizer:
         masters = list(self.masters.values())
         self.adam: torch.optim.Optimizer
         if self.eight_bit:
-            self.adam = _eight_bit_adam(self.together)(masters, **options)
+            self.adam = _eight_bit_adam(self.multi_tensor)(masters, **options)
         else:
-            foreach = None if self.together else False
+            foreach = None if self.multi_tensor else False
             self.adam = torch.optim.AdamW(
                 masters, foreach=foreach, fused=self.fused or None, **options
             )
@@ -89,7 +89,7 @@ class Optimizer:
 
     @torch.no_grad()
     def _copy(self, to: list[Tensor], given: list[Tensor]) -> None:
-        if self.together and to:
+        if self.multi_tensor and to:
             torch._foreach_copy_(to, given)
             return
         for one, other in zip(to, given, strict=True):

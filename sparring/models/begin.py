@@ -93,7 +93,10 @@ def _check_base(policy: str, trained: Trained, config: Config, policies: Policie
     theirs, seed = trained.config.policy, trained.config.seed
     if trained.file.name == ADAPTER_WEIGHTS:
         seed = config.seed  # peft's form has a place for the base's name alone
-    there, here = (base_name(_place(theirs), seed), base_name(_place(config.policy), config.seed))
+    there, here = (
+        base_name(_resolved(theirs), seed),
+        base_name(_resolved(config.policy), config.seed),
+    )
     if there == here or not theirs:
         return
     if trained.config.learn.weights == "lora":
@@ -116,5 +119,5 @@ def _same_make(policy: str, base: str, seed: int, policies: Policies) -> Policie
     return other
 
 
-def _place(policy: str) -> str:
+def _resolved(policy: str) -> str:
     return str(Path(policy).resolve()) if Path(policy).is_dir() else policy

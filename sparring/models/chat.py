@@ -47,7 +47,7 @@ class Chat:
         if previous is None:
             return self.ids_of(request.messages)
         end = self._end(previous.token_ids)
-        heard = self._safe_ids(request.messages, partial(self.after_reply, said_end=end))
+        heard = self._safe_ids(request.messages, partial(self.after_reply, end=end))
         return [*self._so_far(previous, bool(end)), *heard]
 
     def _so_far(self, previous: Turn, ended: bool) -> list[int]:
@@ -87,7 +87,7 @@ class Chat:
     def end_id(self) -> int:
         """The token that closes a reply: what the template puts there, if that is one token of
         its own, else the tokenizer's end."""
-        after = self.encode(self.after_reply([{"role": "user", "content": "?"}], said_end=""))
+        after = self.encode(self.after_reply([{"role": "user", "content": "?"}], end=""))
         special = bool(after) and bool(self._end([after[0]]))
         return int(after[0] if special else self.tokenizer.eos_token_id)
 
@@ -126,12 +126,12 @@ class Chat:
             "keeps the two apart; the tokenizer's normalizer makes control tokens of plain text"
         )
 
-    def after_reply(self, messages: list[Message], *, said_end: str) -> str:
+    def after_reply(self, messages: list[Message], *, end: str) -> str:
         """What stands between a reply's last token and the next reply's first one."""
         before = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _REPLY}]
         text = self.render([*before, *messages]).split(_REPLY, 1)[1]
         # A reply that was sampled to its end already holds the token that closes it.
-        return text.removeprefix(said_end)
+        return text.removeprefix(end)
 
     def encode(self, text: str) -> list[int]:
         """Ids of a trusted text; `ids_of` is for messages."""

@@ -75,7 +75,7 @@ class Scheduler:
             self._at_once = self.max_rows
         while self.waiting and len(self.rows) < self._at_once:
             row = self.waiting[0]
-            if not self._place(row):
+            if not self._allocate(row):
                 wanted = self.cache.size + sum(map(self._wish, self.waiting))
                 if self._grow(wanted):
                     continue
@@ -150,7 +150,7 @@ class Scheduler:
         self.cache.clear()
         return rows
 
-    def _place(self, row: Row) -> bool:
+    def _allocate(self, row: Row) -> bool:
         """Blocks for a row, or it waits for one with the same prompt that is being read."""
         leader = None if row.token_ids else self._readers.get(self._key(row))
         if leader is None:

@@ -211,11 +211,11 @@ def _rule_one(check: Check, values: list[Any], seconds: float) -> Verdict | None
     except Exception as error:
         detail = f"{check.source:.200}: {type(error).__name__}: {error!s:.200}"
         return Verdict("fail", "wrong value", detail, seconds)
-    got = ", ".join(_shown(values[number]) for number in check.numbers)
+    got = ", ".join(_short_repr(values[number]) for number in check.numbers)
     return Verdict("fail", "wrong value", f"{check.source:.300}: got {got}", seconds)
 
 
-def _shown(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):

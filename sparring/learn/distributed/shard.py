@@ -52,7 +52,7 @@ def like(tensor: Tensor, own: Tensor) -> Tensor:
 class ShardedOptimizer(Optimizer):
     """Steps on parts; saves and loads the whole."""
 
-    together = False  # one kernel for all cannot take parts and wholes
+    multi_tensor = False  # one kernel cannot update parts and wholes
 
     def clip(self, max_norm: float) -> Tensor:
         """As torch clips, with a norm for parts and one for wholes: one call takes no mixture."""

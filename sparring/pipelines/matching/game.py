@@ -64,7 +64,7 @@ class Talk:
     news: dict[str, list[Action | str]] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
 
-    def said_by(self, seat: str) -> list[str]:
+    def messages_of(self, seat: str) -> list[str]:
         return [m["text"] for m in self.moves if m["seat"] == seat and m["action"] == "message"]
 
 
@@ -241,8 +241,8 @@ class MatchingGame(Game):
             "cells": visible_cells(talk.data, seat),
             "scale": talk.data["scales"][seat] if self.tell_scale else None,
             "offer": talk.offer,
-            "shared": bool(talk.said_by(seat)),
-            "heard": talk.said_by(other) if self.channel else [],
+            "shared": bool(talk.messages_of(seat)),
+            "heard": talk.messages_of(other) if self.channel else [],
         }
         return View(state=state, actions=actions)
 

@@ -266,8 +266,8 @@ def _statements(
     statements = {}
     lemma_type = [*(w for a in own.arguments for w in (*a.type, "->")), "Proof"]
     declared = {**everything.signatures, "lemma": _as_tokens(lemma_type)}
-    lemma_said = [t.text for t in given.signatures.get("lemma", ())]
-    if lemma_said and lemma_said != lemma_type:
+    declared_lemma = [t.text for t in given.signatures.get("lemma", ())]
+    if declared_lemma and declared_lemma != lemma_type:
         raise refuse(f"the type of `lemma` is not yours to write: it is {' '.join(lemma_type)}")
     for declaration in given.of("liquid"):
         name, rest = parse_annotation(declaration.tokens[0])

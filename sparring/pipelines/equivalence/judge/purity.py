@@ -188,7 +188,7 @@ def _reason(node: ast.AST, known: frozenset[str]) -> str:
         case ast.Call():
             return _call(node)
         case ast.FormattedValue():
-            return _shown(node.value)
+            return _converted(node.value)
         case ast.MatchClass():
             return "a class pattern" if node.kwd_attrs else ""
     return ""
@@ -263,11 +263,11 @@ def _call(node: ast.Call) -> str:
     if not isinstance(node.func, ast.Name):
         return ""
     if node.func.id in ("str", "repr", "ascii", "format"):
-        return next(filter(None, (_shown(arg) for arg in node.args)), "")
+        return next(filter(None, (_converted(arg) for arg in node.args)), "")
     return ""
 
 
-def _shown(node: ast.expr) -> str:
+def _converted(node: ast.expr) -> str:
     match node:
         case ast.Call(func=ast.Name(id=name)) if name in _OPAQUE:
             return f"the text of {name}(), which shows an address"

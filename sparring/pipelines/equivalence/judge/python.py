@@ -197,7 +197,7 @@ class PythonChecker:
                 return Verdict("fail", "refuted", _difference(values, a, b))
         for values, a, b in zip(tried, of_p, of_q, strict=True):
             if not b.counts and b.form != NOT_REACHED:
-                why = f"Q came to nothing ({b.form}) on {values!r:.200}, where P {_said(a)}"
+                why = f"Q came to nothing ({b.form}) on {values!r:.200}, where P {_result(a)}"
                 return Verdict("fail", "no outcome", why)
         compared = sum(map(same, of_p, of_q))
         if compared < min(_ENOUGH, len(tried)):
@@ -221,7 +221,7 @@ class PythonChecker:
             [a] = await self._steady(pair.p, pair.function, [values], "P")
             [b] = await self._steady(pair.q, pair.function, [values], "Q")
             if a.counts and not b.counts:
-                why = f"Q came to nothing ({b.form}) on {values!r:.200}, where P {_said(a)}"
+                why = f"Q came to nothing ({b.form}) on {values!r:.200}, where P {_result(a)}"
                 return Verdict("fail", "no outcome", why)
         whole = f", {searched.whole} among them" if searched.whole else ""
         return Verdict(
@@ -312,8 +312,8 @@ def _compare(values: list[Any], a: Outcome, b: Outcome) -> Verdict:
 
 
 def _difference(values: Sequence[Any], a: Outcome, b: Outcome) -> str:
-    return f"input {list(values)!r}: P {_said(a)}, Q {_said(b)}"
+    return f"input {list(values)!r}: P {_result(a)}, Q {_result(b)}"
 
 
-def _said(outcome: Outcome) -> str:
+def _result(outcome: Outcome) -> str:
     return outcome.text if outcome.kind == "raises" else f"gives {outcome.text}"
