@@ -178,6 +178,6 @@ def test_a_game_without_rules_or_champions_says_so(speak):
 
     with pytest.raises(TypeError, match="Empty is a game without a play method"):
         run(Empty().play(Empty().task(1), make_table(speak)))
-    with pytest.raises(ValueError, match="perfect player for Empty"):
+    with pytest.raises(ValueError, match="Empty has no perfect player"):
         Empty().perfect(View("", ()), 0)
     assert Empty().task(5).data == {"seed": 5}

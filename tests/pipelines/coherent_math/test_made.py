@@ -36,7 +36,7 @@ def test_what_is_there_is_not_made_again(tmp_path: Path):
 def test_other_inputs_make_it_anew_or_are_refused(tmp_path: Path):
     out = tmp_path / "out.txt"
     make("x", out, {"seed": 1}, Work("one"))
-    with pytest.raises(ConfigError, match="choose another place"):
+    with pytest.raises(ConfigError, match="choose another path"):
         make("x", out, {"seed": 2}, Work("two"))
     assert out.read_text() == "one"
     make("x", out, {"seed": 2}, Work("two"), remake=True)
