@@ -43,12 +43,12 @@ def action_probabilities(
         return _masked(model, chat, asked, prompts, sampling)
     if sampling.max_tokens != 1:
         raise ValueError(f"replies of {sampling.max_tokens} tokens are too many to sum over")
-    chances: list[list[float]] = [[] for _ in asked]
+    probabilities: list[list[float]] = [[] for _ in asked]
     for rows, logits_BV in _next_logits(model, prompts):
         for row, chances_V in zip(rows, chances(logits_BV, sampling), strict=True):
             tokens = _tokens(chat, asked[row].actions, readings)
-            chances[row] = [float(chances_V[ids].sum()) for ids in tokens]
-    return chances
+            probabilities[row] = [float(chances_V[ids].sum()) for ids in tokens]
+    return probabilities
 
 
 def _tokens(chat: Chat, actions: tuple[str, ...], readings: Readings) -> list[list[int]]:
