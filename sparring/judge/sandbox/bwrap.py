@@ -91,9 +91,7 @@ def _try_jail() -> str:
     if answer.startswith(b"R"):
         return ""
     hint = "unprivileged user namespaces may be switched off (sysctl user.max_user_namespaces)"
-    return (
-        f"bwrap is there but the jail did not start: {stderr[-400:] or 'no output'}; {hint}"
-    )
+    return f"bwrap is there but the jail did not start: {stderr[-400:] or 'no output'}; {hint}"
 
 
 def system() -> list[str]:
