@@ -26,8 +26,7 @@ from sparring.models.thinking import CLOSE, OPEN, split_thinking
 
 log = logging.getLogger(__name__)
 
-_COMPLETION_TOKENS = 16  # what OpenAI's own API draws where a completion does not say
-_MOST_CHOICES = 128
+_COMPLETION_TOKENS, _MOST_CHOICES = 16, 128  # as in OpenAI's own API
 _SEEDS = 2**63  # seeds are signed numbers of 64 bits
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 # What would change a reply and is not done here, with the value that changes nothing.

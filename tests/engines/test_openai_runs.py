@@ -20,6 +20,7 @@ from rogue import (
     says,
 )
 from test_openai import RUBBISH, SECRET, engine_of
+from test_openai import rogue as rogue
 from typer.testing import CliRunner
 
 from sparring.cli.app import app

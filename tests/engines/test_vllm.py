@@ -4,7 +4,6 @@ is asked where it is installed."""
 
 import asyncio
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from rogue import Rogue, refuses, rogue_server
 from safetensors.torch import load_file
 
 from sparring.cli.app import exit_code
@@ -20,13 +18,13 @@ from sparring.core.errors import ConfigError
 from sparring.core.tree import Infoset
 from sparring.core.types import Request, Sampling, Turn
 from sparring.engines import vllm
-from sparring.engines.http_client import Line, ServerFailed
+from sparring.engines.http_client import ServerFailed
 from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.local.generate import generate
 from sparring.engines.local.rows import Row
 from sparring.engines.one_at_a_time import OneAtATime
 from sparring.engines.published import PublishFailed
-from sparring.engines.vllm import Adapter, OverHttp, Spoken, VllmEngine, make_vllm, width
+from sparring.engines.vllm import Adapter, Spoken, VllmEngine, make_vllm, width
 from sparring.engines.vllm_links import Weights
 from sparring.learn.learner import CanaryError
 from sparring.models.loading import load_model
@@ -34,7 +32,6 @@ from sparring.models.policies import LoraPolicies
 from sparring.models.trained import find_trained
 from sparring.run.config import make_config
 from sparring.run.rundir import read_lines
-from sparring.run.servers import ServerConfig
 from sparring.training.loop import train
 
 
@@ -380,98 +377,3 @@ def test_an_adapter_that_cannot_be_taken_back_is_no_reason_to_stop(make_policies
 
 
 # --- over HTTP ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def rogue() -> Iterator[Rogue]:
-    with rogue_server() as server:
-        yield server
-
-
-def over_http(rogue: Rogue) -> OverHttp:
-    server = ServerConfig(url=rogue.url, model="base-model", retries=1, backoff_s=0.01)
-    return OverHttp(Line(server, "vllm"))
-
-
-def test_over_http_adapters_and_ids_travel(rogue: Rogue, tmp_path: Path) -> None:
-    choice = {
-        "text": "hi",
-        "finish_reason": "length",
-        "prompt_token_ids": [1, 2],
-        "token_ids": [3, 4],
-        "logprobs": {"token_logprobs": [-0.25, -0.75]},
-    }
-    adapter = Adapter("main.7", 7, tmp_path, "")
-
-    def serve(handler: Any, body: dict[str, Any]) -> None:
-        if handler.path == "/v1/completions":
-            handler.send(200, {"model": body["model"], "choices": [choice]})
-        else:
-            handler.send(200, b"Success: LoRA adapter 'main.7' added successfully.")
-
-    rogue.default, rogue.models = serve, ["base-model", "main.7"]
-    rogue.roots["main.7"] = str(tmp_path)
-    link = over_http(rogue)
-
-    async def whole() -> list[Spoken]:
-        await link.load(adapter)
-        how = Sampling(temperature=0.5, max_tokens=2, stop=("x",))
-        said = [await link.generate([1, 2], how, 9, who) for who in (adapter, None)]
-        await link.unload(adapter)
-        await link.sleep()
-        await link.wake()
-        await link.close()
-        return said
-
-    assert asyncio.run(whole()) == [
-        Spoken([3, 4], [-0.25, -0.75], "length", name) for name in ("main.7", "base-model")
-    ]
-    assert rogue.paths == [
-        "/v1/load_lora_adapter",
-        "/v1/models",
-        "/v1/completions",
-        "/v1/completions",
-        "/v1/unload_lora_adapter",
-        "/sleep?level=1",
-        "/wake_up",
-    ]
-    assert rogue.bodies[0] == {"lora_name": "main.7", "lora_path": str(tmp_path)}
-    assert [body["model"] for body in rogue.bodies[1:3]] == ["main.7", "base-model"]
-    told = rogue.bodies[1]
-    assert (told["prompt"], told["seed"], told["stop"]) == ([1, 2], 9, ["x"])
-
-
-@pytest.mark.parametrize(
-    ("models", "root", "says"),
-    [
-        (["base-model"], "", "its list of models does not have the adapter main.7"),
-        (["base-model", "main.7"], "/elsewhere/6", "it has main.7 from /elsewhere/6, not from"),
-    ],
-)
-def test_a_server_with_other_weights_under_the_name_is_noticed(
-    rogue: Rogue, tmp_path: Path, models: list[str], root: str, says: str
-) -> None:
-    """As vLLM lists an adapter: `root` is the folder that it was read from."""
-    rogue.default = lambda handler, body: handler.send(200, b"Success")
-    rogue.models, rogue.roots["main.7"] = models, root
-    with pytest.raises(RuntimeError, match=says):
-        asyncio.run(over_http(rogue).load(Adapter("main.7", 7, tmp_path, "")))
-
-
-def test_a_server_that_cannot_sleep_is_not_woken(rogue: Rogue) -> None:
-    rogue.default = refuses(404, "Not Found")
-    link = over_http(rogue)
-
-    async def night() -> None:
-        await link.sleep()
-        await link.wake()
-
-    asyncio.run(night())
-    assert rogue.paths == ["/sleep?level=1"]
-
-
-def test_a_server_that_gives_no_ids_cannot_train_anybody(rogue: Rogue) -> None:
-    choice = {"text": "hi", "finish_reason": "stop"}
-    rogue.default = lambda handler, body: handler.send(200, {"choices": [choice]})
-    with pytest.raises(ServerFailed, match="no token ids and logprobs"):
-        asyncio.run(over_http(rogue).generate([1], Sampling(), 0, None))

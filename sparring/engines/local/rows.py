@@ -1,13 +1,17 @@
-"""One request under way."""
+"""One request under way, and draws that its own settings truncate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from sparring.core.types import Sampling
-from sparring.engines.local.masking import Trie
+from sparring.engines.local.masking import Trie, mask_logits
+from sparring.engines.local.sampling import draw, uniforms
 
 
 @dataclass(eq=False, slots=True)
@@ -95,3 +99,24 @@ class Row:
                     return
         if not self.left:
             self.finish = "length"
+
+
+def draw_again(
+    rows: Sequence[Row], logits_BV: Tensor, seed_B: Tensor, drawn_B: Tensor, token_B: Tensor,
+    logprob_B: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The rows that ask for top-k, top-p or legal actions draw again, from what is left."""
+    device = logits_BV.device
+
+    def column(values: Sequence[float], dtype: torch.dtype) -> Tensor:
+        return torch.tensor(values, dtype=dtype, device=device)
+
+    again_B, theirs_B = draw(
+        mask_logits(logits_BV, [row.next_tokens for row in rows]),
+        column([row.sampling.temperature for row in rows], torch.float32),
+        column([row.sampling.top_k for row in rows], torch.int64),
+        column([row.sampling.top_p for row in rows], torch.float32),
+        uniforms(seed_B, drawn_B),
+    )
+    these_B = column([row.truncated for row in rows], torch.bool)
+    return torch.where(these_B, again_B, token_B), torch.where(these_B, theirs_B, logprob_B)

@@ -29,12 +29,9 @@ from sparring.engines.local.invariant import (
     invariant_step,
     without_split_k,
 )
-from sparring.engines.local.masking import mask_logits
 from sparring.engines.local.paged_cache import BLOCK, PagedCache
 from sparring.engines.local.pages import CHUNK, reading
-from sparring.engines.local.rows import Row
-from sparring.engines.local.sampling import draw as draw_truncated
-from sparring.engines.local.sampling import uniforms
+from sparring.engines.local.rows import Row, draw_again
 from sparring.engines.local.scheduler import Scheduler, Span
 from sparring.run import interrupt
 
@@ -314,32 +311,18 @@ class Runner:
         return drawn
 
     def _draw(self, rows: list[Row], logits_BV: Tensor) -> tuple[Tensor, Tensor]:
-        temperature_B = self._real([row.sampling.temperature for row in rows])
+        temperatures = [row.sampling.temperature for row in rows]
+        temperature_B = torch.tensor(temperatures, dtype=torch.float32, device=self.device)
         seed_B = self._whole([row.seed for row in rows])
         drawn_B = self._whole([len(row.token_ids) for row in rows])
         shape = self.decoder.logits
         token_B, logprob_B = self.kit.draw(
             logits_BV, temperature_B, seed_B, drawn_B, shape.scale, shape.cap
         )
-        if not any(row.truncated for row in rows):
-            return token_B, logprob_B
-        return self._truncated(rows, logits_BV, seed_B, drawn_B, token_B, logprob_B)
-
-    def _truncated(
-        self, rows: list[Row], logits_BV: Tensor, seed_B: Tensor, drawn_B: Tensor, token_B: Tensor,
-        logprob_B: Tensor,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """The rows that ask for top-k, top-p or legal actions draw again, from what is left."""
-        logits_BV = self.decoder.logits.of(logits_BV.float())
-        again_B, theirs_B = draw_truncated(
-            mask_logits(logits_BV, [row.next_tokens for row in rows]),
-            self._real([row.sampling.temperature for row in rows]),
-            self._whole([row.sampling.top_k for row in rows]),
-            self._real([row.sampling.top_p for row in rows]),
-            uniforms(seed_B, drawn_B),
-        )
-        these_B = torch.tensor([row.truncated for row in rows], device=self.device)
-        return torch.where(these_B, again_B, token_B), torch.where(these_B, theirs_B, logprob_B)
+        if any(row.truncated for row in rows):
+            logits_BV = shape.of(logits_BV.float())
+            return draw_again(rows, logits_BV, seed_B, drawn_B, token_B, logprob_B)
+        return token_B, logprob_B
 
     def _append(self, row: Row, tokens: list[int], logprobs: list[float]) -> None:
         row.append(tokens, logprobs, self.ends, partial(stopped, self.chat))
@@ -363,9 +346,9 @@ class Runner:
         for number in range(steps):
             step()
             if truncated:
-                token_B, logprob_B = self._truncated(
-                    rows, state.logits_BV[:n], state.columns["seed"][:n],
-                    state.columns["drawn"][:n] - 1,
+                logits_BV = self.decoder.logits.of(state.logits_BV[:n].float())
+                token_B, logprob_B = draw_again(
+                    rows, logits_BV, state.columns["seed"][:n], state.columns["drawn"][:n] - 1,
                     state.token_SB[number, :n], state.logprob_SB[number, :n],
                 )  # fmt: skip
                 state.columns["token"][:n] = state.token_SB[number, :n] = token_B
@@ -416,6 +399,3 @@ class Runner:
 
     def _whole(self, values: Sequence[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
-
-    def _real(self, values: Sequence[float]) -> Tensor:
-        return torch.tensor(values, dtype=torch.float32, device=self.device)

@@ -6,6 +6,7 @@ import copy
 import pytest
 import torch
 from test_engine import PROMPTS, Chatter, answer, ask
+from test_engine import engine as engine
 
 from sparring.core.collect import Job, collect
 from sparring.core.tree import Infoset

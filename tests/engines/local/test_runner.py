@@ -18,7 +18,6 @@ from transformers import (
 from sparring.core.types import Request, Sampling, Turn, VoidGame
 from sparring.engines.local import engine as engine_module
 from sparring.engines.local.engine import TransformersEngine
-from sparring.engines.local.invariant import fastest_sizes
 from sparring.engines.local.rows import Row
 from sparring.engines.local.runner import Drawn, Runner
 from sparring.engines.local.scheduler import Span
@@ -373,35 +372,3 @@ def test_an_adapter_of_another_rank_is_refused_and_nothing_moves(make_policies):
     with pytest.raises(ValueError, match=r"lora_A.* is \(8, 192\) there and \(4, 192\) here"):
         policies.load("main", wide.state("main"))
     assert digits(asyncio.run(talk(engine, 1, ("main", "rival")))) == digits(before)
-
-
-def test_steps_are_padded_to_the_fastest_size_that_holds_their_rows() -> None:
-    seconds = {16: 3.0, 32: 5.0, 64: 2.0, 128: 2.5, 192: 2.4, 256: 4.0}
-    expected = {16: 64, 32: 64, 64: 64, 128: 192, 192: 192, 256: 256}
-    assert fastest_sizes(list(seconds), seconds.__getitem__) == expected
-    for size, best in expected.items():  # none is slower than a larger one
-        assert seconds[best] == min(took for more, took in seconds.items() if more >= size)
-    assert fastest_sizes([8, 16], lambda size: 1.0) == {8: 8, 16: 16}, "equal: no more than needed"
-
-
-def test_a_timed_size_is_used_and_moves_no_digit(make_policies, monkeypatch) -> None:
-    """As on a GPU, with a timer that finds 8 rows slower than 32."""
-    policies = make_policies("lora", ("main", "rival"))
-    plain = asyncio.run(talk(TransformersEngine(policies), 2, ("main", "rival")))
-    engine = TransformersEngine(policies, max_batch=40)
-    runner, sizes, timed = runner_of(engine), list[int](), list[int]()
-
-    def prepare(self: Runner) -> None:  # a GPU's sizes, all of which agree here
-        self.decoder.set_adapters(list(self._adapters))
-        self._sizes = [8, 16, 32, 64, 128]
-
-    def time_step(self: Runner, rows: int) -> float:
-        timed.append(rows)
-        return {8: 4.0, 16: 3.0, 32: 2.0, 64: 2.5}[rows]
-
-    monkeypatch.setattr(Runner, "_prepare", prepare)
-    monkeypatch.setattr(Runner, "_time_step", time_step)
-    step = runner._step_of
-    monkeypatch.setattr(runner, "_step_of", lambda size, far: sizes.append(size) or step(size, far))
-    assert digits(asyncio.run(talk(engine, 2, ("main", "rival")))) == digits(plain)
-    assert set(sizes) == {32} and timed == [64, 32, 16, 8], "once, and none that cannot be met"
