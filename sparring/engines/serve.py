@@ -1,6 +1,5 @@
-"""The embedded engine behind OpenAI's HTTP API, so that whatever speaks to a server can play with
-or evaluate a policy: chat and completions, streamed or not, logprobs, token ids, stop strings,
-seeds. Every policy that the engine has is a model by its name."""
+"""The embedded engine behind OpenAI's HTTP API: chat and completions, streamed or not, logprobs,
+token ids, stop strings, seeds. Every policy that the engine has is a model by its name."""
 
 from __future__ import annotations
 
@@ -25,12 +24,10 @@ from sparring.models.chat import RAW
 from sparring.models.thinking import CLOSE, OPEN, split_thinking
 
 log = logging.getLogger(__name__)
-
 _COMPLETION_TOKENS, _MOST_CHOICES = 16, 128  # as in OpenAI's own API
 _SEEDS = 2**63  # seeds are signed numbers of 64 bits
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-# What would change a reply and is not done here, with the value that changes nothing.
-_UNSUPPORTED: dict[str, Any] = {
+_UNSUPPORTED: dict[str, Any] = {  # and the value of each that changes nothing
     "tools": [], "functions": [], "response_format": {"type": "text"}, "logit_bias": {},
     "frequency_penalty": 0, "presence_penalty": 0, "repetition_penalty": 1, "min_p": 0,
     "top_logprobs": 0, "echo": False, "suffix": "", "include_stop_str_in_output": False,
@@ -221,9 +218,8 @@ class Server:
             while len(turns) < len(tasks):
                 number, piece = await pieces.get()
                 if isinstance(piece, Exception):
-                    yield _event(
-                        {"error": {"message": str(piece), "type": "invalid_request_error"}}
-                    )
+                    error = {"message": str(piece), "type": "invalid_request_error"}
+                    yield _event({"error": error})
                     return
                 choice: dict[str, Any] = {"index": number, "finish_reason": None}
                 new = piece if isinstance(piece, dict) else {}

@@ -90,8 +90,6 @@ class Runner:
         self._fastest: dict[int, int] = {}  # by size, once steps have been timed
         self.row_invariant = invariant  # until a try shows that the model is not
 
-    # ── what the engine asks for ────────────────────────────────────────────────────────────────
-
     def add(self, row: Row) -> None:
         if row.needs > self.decoder.limit:  # kernels do not look where the rotary table ends
             raise ValueError(
