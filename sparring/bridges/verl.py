@@ -100,7 +100,7 @@ class GameLoop(AgentLoopBase):
         return Turn(
             seat=request.seat,
             policy=request.policy,
-            shown=request.messages[-1]["content"],
+            prompt=request.messages[-1]["content"],
             text=self.chat.decode(output.token_ids),
             prompt_ids=prompt_ids,
             token_ids=list(output.token_ids),

@@ -10,7 +10,7 @@ def pass_at_k(samples: int, passed: int, k: int) -> float:
     """The chance that at least one of k samples passes, without bias: of all ways to take k of the
     samples drawn, the share that holds one that passed."""
     if not 0 <= passed <= samples or not 1 <= k <= samples:
-        raise ValueError(f"pass@{k} cannot be told from {passed} of {samples} samples passed")
+        raise ValueError(f"pass@{k} cannot be estimated from {passed} of {samples} samples passed")
     return 1.0 - comb(samples - passed, k) / comb(samples, k)
 
 
