@@ -195,7 +195,7 @@ def test_learning_that_does_not_end_in_time_is_given_up_for_the_last_checkpoint(
     with (
         pytest.raises(interrupt.Interrupted, match="SIGTERM came: left after iteration 2 of 9"),
         interrupt.listening(),
-        interrupt.deferred(),
+        interrupt.deferred("iteration"),
         _given_up_at_checkpoint(RunDir(tmp_path), config),
     ):
         os.kill(os.getpid(), signal.SIGTERM)
