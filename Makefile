@@ -21,7 +21,7 @@ demo: setup ## train tic-tac-toe self-play from random weights, then show the re
 # two cores busy.
 test: packages setup smollm2 verl lint ## lint, types and tests
 	@$(BIN)/mypy > $(VENV)/types.log 2>&1 & types=$$!; \
-	$(BIN)/pytest -n 3 --dist loadfile; tests=$$?; \
+	$(BIN)/pytest -n 3 --dist loadfile --durations=40; tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types.log; exit $$((tests + types))
 	@if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore tests/bridges/test_verl.py tests/bridges/test_verl_export.py; fi
 

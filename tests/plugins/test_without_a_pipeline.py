@@ -36,7 +36,8 @@ import sparring
 from typer.testing import CliRunner
 assert sparring.__file__.startswith(sys.path[0])
 skipped = (
-    "sparring.bridges.verl", "sparring.judge.sandbox.inside", "sparring.engines.local.kernels",
+    "sparring.bridges.verl", "sparring.judge.sandbox.inside",
+    "sparring.engines.local.kernels", "sparring.engines.local.sampling_kernels",
 )
 for module in pkgutil.walk_packages(sparring.__path__, "sparring."):
     if not module.name.startswith(skipped) and not module.name.endswith(("__main__", "_inside")):
