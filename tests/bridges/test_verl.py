@@ -63,7 +63,7 @@ class Server:
     def __init__(self, *said: str) -> None:
         self.said, self.asked = said, list[dict[str, Any]]()
 
-    async def play_plan(
+    async def generate(
         self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
     ) -> TokenOutput:
         self.asked.append({"id": request_id, "prompt": prompt_ids, **sampling_params})
