@@ -51,13 +51,27 @@ def helps() -> bool:
 def help_learn(config: Config, folder: Path) -> None:
     from sparring.learn.distributed.team import help_learn as learn
 
-    learn(config, folder)
+    with _ends_with_the_first():
+        learn(config, folder)
 
 
 def help_fit(device: str) -> None:
     from sparring.training.finetune import help_fit as fit
 
-    fit(device)
+    with _ends_with_the_first():
+        fit(device)
+
+
+@contextmanager
+def _ends_with_the_first() -> Iterator[None]:
+    """A helper that loses the first process says so in a line: that one has said why it left."""
+    from torch.distributed import DistError
+
+    try:
+        yield
+    except DistError as error:
+        reason = str(error).partition(".")[0]
+        sys.exit(f"sparring: process {os.environ['RANK']} lost the first one: {reason}")
 
 
 def start_helpers(processes: int) -> None:
@@ -74,6 +88,7 @@ def start_helpers(processes: int) -> None:
     values = ("0", "0", str(processes), "127.0.0.1", str(_free_port()))
     os.environ |= dict(zip(_KEYS, values, strict=True))
     started = []
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # frames of C++ when the first one leaves
     for rank in range(1, processes):
         position = {"RANK": str(rank), "LOCAL_RANK": str(rank), _PARENT: str(os.getpid())}
         words = _without_processes(sys.argv[1:])
