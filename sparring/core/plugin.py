@@ -64,6 +64,7 @@ class Plugin:
     trainers: Mapping[str, str] = field(default_factory=dict)  # other loops than the usual one
     closings: Sequence[str] = ()  # async functions of a finished run's folder, before its report
     checks: Sequence[str] = ()  # functions that say what this machine can do, for `doctor`
+    measures: Sequence[str] = ()  # dicts: a measure -> title, explanation, whether it is a share
     report: Sequence[str] = ()  # RunData -> ReportPart or None
     commands: Sequence[str] = ()  # functions that add commands to the command line's app
     config: Mapping[str, str] = field(default_factory=dict)  # key at the top -> its `Section`
@@ -163,7 +164,7 @@ def look_beside(run: Path) -> None:
     _beside[:] = [*dict.fromkeys([*run.resolve().parents, *_beside])]
 
 
-def load_all(kind: Literal["report", "commands", "closings", "checks"]) -> list[Any]:
+def load_all(kind: Literal["measures", "report", "commands", "closings", "checks"]) -> list[Any]:
     """The objects that all plug-ins list under one heading, in order."""
     return [load(where) for plugin in plugins() for where in getattr(plugin, kind)]
 

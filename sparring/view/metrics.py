@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from sparring.core.formatting import humanise
+from sparring.core.plugin import load_all
 from sparring.view.markup import (
     game_name,
     opponent_name,
@@ -190,28 +192,6 @@ EXACT: dict[str, tuple[str, str, bool]] = {
         True,
     ),
 }
-# of a matching: eval/<game>/<key>, over games of the policy with itself
-EXACT |= {
-    "score": ("Score", "Value of what was agreed on, of the pooled optimum; 0 without.", True),
-    "agreement": ("Games that end in agreement", "The others score nothing.", True),
-    "agreed_score": ("Score of the games that agreed", "Of the pooled optimum.", True),
-    "agreed_turns": ("Turns to agreement", "Of the games that agreed.", False),
-    "error_rate": ("Turns lost to errors", "Share of turns without a valid action.", True),
-    "over_greedy": (
-        "Score above either player alone",
-        "Against the greedy bound of the same tables; above 0 they told each other something.",
-        False,
-    ),
-    "over_greedy_95": ("Score above either player alone, ±", "95 % interval.", False),
-    "bound_random": ("Bound: random agreement", "The mean over all matchings.", True),
-    "bound_greedy": ("Bound: greedy on own view", "What either player reaches alone.", True),
-    "bound_pooling": ("Bound: perfect pooling", "The best by what both see.", True),
-    "cells_private": ("Cells that one player alone sees", "Per game.", False),
-    "cells_mentioned": ("Cells told", "Given a value in a message, per game.", False),
-    "cells_correct": ("Cells told correctly", "By a player who sees that value.", False),
-    "cells_new": ("Cells told that the other does not see", "And correct.", False),
-    "cells_used": ("Cells told and used", "Part of what was agreed on.", False),
-}
 # the exact measures worth a headline
 HEADS = ("regret", "exploitability", "surplus", "score", "agreement")
 EVENTS = {
@@ -313,7 +293,15 @@ def measure(key: str) -> tuple[str, str, bool]:
     ):
         if key.startswith(head):
             return f"{title} {seat_name(key.removeprefix(head))}", explain, False
-    return EXACT.get(key, (humanise(key), "", _is_share(key)))
+    return measures().get(key, (humanise(key), "", _is_share(key)))
+
+
+@cache
+def measures() -> dict[str, tuple[str, str, bool]]:
+    """What is known of games' measures: of all games, and as plug-ins name their own."""
+    return EXACT | {
+        key: known for brought in load_all("measures") for key, known in brought.items()
+    }
 
 
 def _by_seat(head: str, game: str, seat: str) -> Place:
@@ -345,7 +333,7 @@ def _is_share(name: str) -> bool:
 def _rank(key: str) -> int:
     """What matters most comes first within its section; the rest as it comes."""
     last = key.rpartition("/")[2]
-    first = ("score", "not_lost", *EXACT, "wins", "draws", "losses", "invalid")
+    first = ("score", "not_lost", *measures(), "wins", "draws", "losses", "invalid")
     after = (*(f"learn/{name}" for name in LEARN), *KNOWN, "time/total_s")
     if key.startswith("eval/") and last in first:
         return first.index(last)

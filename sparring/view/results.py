@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sparring.core.formatting import esc, number
 from sparring.view.curves import Points
 from sparring.view.markup import game_name, opponent_name
-from sparring.view.metrics import ENDINGS, EXACT, HEADS, measure, place
+from sparring.view.metrics import ENDINGS, HEADS, measure, measures, place
 from sparring.view.rundata import is_number
 from sparring.view.significance import ends_differ, means_differ, shares_differ
 
@@ -94,7 +94,7 @@ def _exact_headlines(
     chosen = []
     for key, value in exact.items():
         if is_number(value) and key in HEADS:
-            title, _, percent = EXACT[key]
+            title, _, percent = measure(key)
             old = was[key] if is_number(was.get(key)) else None
             moved = old is not None and _measure_moved(key, old, value, results)
             chosen.append(_headline(of, title, value, old, percent, key, moved=moved))
@@ -131,7 +131,7 @@ def _from_curves(data: dict[str, Points]) -> list[Headline]:
             before = points[0][1] if len(points) > 1 else None
             title = ", ".join(part for part in (where.title, where.label) if part)
             last = key.rpartition("/")[2]
-            known = last in EXACT or last == "not_lost" or "eval" in key.split("/")[0]
+            known = last in measures() or last == "not_lost" or "eval" in key.split("/")[0]
             name = last if known else None
             moved = ends_differ(points)
             chosen.append(
