@@ -43,7 +43,7 @@ def replicated(config: Config, own: OwnEngine, device: str) -> OwnEngine:
     asked = config.ray.gpus
     gpus = asked if asked is not None else float(device.startswith("cuda"))
     make = partial(make_replica, config)
-    return RayPool(own, make, config.ray, gpus, whole=not config.learn.spread)
+    return RayPool(own, make, config.ray, gpus, whole=not config.learn.shard)
 
 
 def make_replica(config: Config) -> OwnEngine:
@@ -63,5 +63,5 @@ def make_replica(config: Config) -> OwnEngine:
         template=config.template,
     )
     # Not in lockstep: a replica sees a share of the games, and which share depends on the clock.
-    config.engine.lockstep, config.ray.replicas, config.learn.spread = False, 0, False
+    config.engine.lockstep, config.ray.replicas, config.learn.shard = False, 0, False
     return make_engine(config, policies, dtype)

@@ -49,7 +49,7 @@ def helps() -> bool:
 
 
 def help_learn(config: Config, folder: Path) -> None:
-    from sparring.learn.distributed.team import help_learn as learn
+    from sparring.learn.distributed.distributed_learner import help_learn as learn
 
     with _ends_with_the_first():
         learn(config, folder)

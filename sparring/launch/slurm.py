@@ -70,14 +70,14 @@ def check_recipe(job: BatchJob, config: Config) -> None:
     reason = ""
     if config.pipeline != "loop" and job.launcher == "ray":
         reason = f"{config.pipeline} has no replicas to spread: say --launcher accelerate"
-    elif config.pipeline != "loop" and config.learn.spread:
-        reason = "learn.spread is for the loop: leave it out"
+    elif config.pipeline != "loop" and config.learn.shard:
+        reason = "learn.shard is for the loop: leave it out"
     elif several and config.collect.ahead:
         reason = "collect.ahead is for one process that learns: leave it out, or say --gpus 1"
     elif several and config.bases:
         reason = "bases of their own are for one process: say --gpus 1"
-    elif config.learn.spread and not several:
-        reason = "learn.spread spreads weights over processes: say --gpus"
+    elif config.learn.shard and not several:
+        reason = "learn.shard shards weights over processes: say --gpus"
     if reason:
         raise ConfigError(f"{job.recipe} cannot run that way: {reason}")
 

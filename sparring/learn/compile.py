@@ -29,7 +29,7 @@ def compiles(model: Any, config: LearnConfig) -> bool:
     there."""
     if config.compile is None:
         able = find_spec("triton") is not None and hasattr(model.get_decoder(), "layers")
-        return able and not config.spread and torch.device(model.device).type == "cuda"
+        return able and not config.shard and torch.device(model.device).type == "cuda"
     if config.compile:
         layers_of(model, "learn.compile")
     return config.compile

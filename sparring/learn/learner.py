@@ -50,7 +50,7 @@ UPDATES = "updates"  # among a reference's weights in a checkpoint: how often it
 
 class Learner:
     make_optimizer: type[Optimizer] = Optimizer
-    spread = False  # whether the weights are sharded over processes
+    sharded = False  # whether the weights are sharded over processes
 
     def __init__(
         self,

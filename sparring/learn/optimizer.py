@@ -136,7 +136,7 @@ def _eight_bit_adam(whole: bool) -> Any:
             "pip install 'sparring[8bit]', or leave learn.moments out"
         ) from error
     if not whole:
-        raise ConfigError("learn.moments=8bit does not go with learn.spread; leave one of them out")
+        raise ConfigError("learn.moments=8bit does not go with learn.shard; leave one of them out")
     return AdamW8bit
 
 

@@ -58,7 +58,7 @@ class LearnConfig(Section):
     # Layers by torch.compile, which takes half a minute the first time; None: on a GPU.
     compile: bool | None = None
     cuda_graphs: bool = False  # compiled layers are captured and replayed, for small models
-    spread: bool = False  # the base model over all processes that learn, with FSDP2
+    shard: bool = False  # the base model over all processes that learn, with FSDP2
     head_chunk: int = Field(1024, ge=1)
     clip_low: float = Field(0.2, ge=0)
     clip_high: float = Field(0.2, ge=0)

@@ -150,7 +150,7 @@ async def fit_epochs(
 def learning(config: Config, path: Path, name: str) -> Iterator[Learner]:
     """The learner while it is needed. Where a launcher started several processes, the others make
     one like it and do what this one does, until it is done or leaves in good order."""
-    from sparring.learn.distributed.team import make_learner
+    from sparring.learn.distributed.distributed_learner import make_learner
 
     if rank.size() > 1:
         _all(config.engine.device).broadcast((config.model_dump(mode="json"), path, name))
@@ -165,7 +165,7 @@ def learning(config: Config, path: Path, name: str) -> Iterator[Learner]:
 
 def help_fit(device: str) -> None:
     """The life of a process other than the first: one learner after the other."""
-    from sparring.learn.distributed.team import ignore_signals, make_learner
+    from sparring.learn.distributed.distributed_learner import ignore_signals, make_learner
     from sparring.models.loading import ModelMissing
 
     ignore_signals()

@@ -201,7 +201,7 @@ def check_ahead(config: Config) -> None:
         reason = "which level of a curriculum comes next is known only when the last is learned"
     elif config.learn.restart:
         reason = "with learn.restart no iteration goes on from the last"
-    elif config.learn.spread or rank.size() > 1:
+    elif config.learn.shard or rank.size() > 1:
         reason = "it is for one process that learns; replicas (ray.replicas) may speak"
     elif config.collect.filter_groups:
         reason = "collect.filter_groups plays on until enough groups differ"

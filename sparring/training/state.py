@@ -111,7 +111,7 @@ def build(config: Config, folder: Path | None = None) -> Parts:
     """Load the model and put the parts of the run in this folder together; nothing is written."""
     from sparring.engines.make import make_embedded, make_engine, replicated
     from sparring.engines.players import Players
-    from sparring.learn.distributed.team import make_learner
+    from sparring.learn.distributed.distributed_learner import make_learner
     from sparring.models.device import choose_device
 
     if not config.games:

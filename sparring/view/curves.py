@@ -36,17 +36,17 @@ def layout(data: Mapping[str, Points]) -> list[dict[str, Any]]:
 
 
 def _spec(chart: Chart, data: Mapping[str, Points]) -> dict[str, Any]:
-    place = chart.place
+    spec = chart.spec
     values = [y for key, _ in chart.curves for _, y in data[key]]
     return {
-        "title": place.title,
-        "tag": place.tag,
-        "explain": place.explain,
-        "percent": place.percent and all(abs(y) <= 1 for y in values),
-        "whole": place.whole and all(0 <= y <= 1 for y in values),
+        "title": spec.title,
+        "tag": spec.tag,
+        "explain": spec.explain,
+        "percent": spec.percent and all(abs(y) <= 1 for y in values),
+        "whole": spec.whole and all(0 <= y <= 1 for y in values),
         "constant": all(len({y for _, y in data[key]}) <= 1 for key, _ in chart.curves),
         "curves": [
-            {"key": key, "label": label or place.title, "colour": colour}
+            {"key": key, "label": label or spec.title, "colour": colour}
             for (key, label), colour in zip(chart.curves, _colours(chart), strict=True)
         ],
         "named": len(chart.curves) > 1 or bool(chart.curves[0][1]),

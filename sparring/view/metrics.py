@@ -24,7 +24,7 @@ MOST_SERIES = 6  # more curves than this on one chart cannot be told apart
 
 
 @dataclass(frozen=True)
-class Place:
+class ChartSpec:
     """Where one metric is drawn: section, chart, and the name of its curve on the chart."""
 
     section: str
@@ -41,7 +41,7 @@ class Place:
 class Chart:
     """One chart and the metrics on it, as (key, label)."""
 
-    place: Place
+    spec: ChartSpec
     curves: list[tuple[str, str]] = field(default_factory=list)
     colours: dict[str, str] = field(default_factory=dict)  # key -> a seat's colour
 
@@ -224,7 +224,7 @@ def charts(keys: Iterable[str]) -> dict[str, list[Chart]]:
     keys = list(keys)
     sections: dict[str, dict[tuple[str, str], Chart]] = {section: {} for section in SECTIONS}
     for key in sorted(keys, key=_rank):
-        where = place(key)
+        where = chart_spec(key)
         group = sections.setdefault(where.section, {})
         chart = group.setdefault((where.tag, where.title), Chart(where))
         chart.curves.append((key, where.label))
@@ -237,10 +237,10 @@ def charts(keys: Iterable[str]) -> dict[str, list[Chart]]:
     }
 
 
-def place(key: str) -> Place:
+def chart_spec(key: str) -> ChartSpec:
     if key in KNOWN:
         section, title, explain, percent = KNOWN[key]
-        return Place(section, title, explain, percent=percent)
+        return ChartSpec(section, title, explain, percent=percent)
     head, *rest = key.split("/")
     if head == "eval" and rest:
         return _evaluation(rest)
@@ -248,41 +248,41 @@ def place(key: str) -> Place:
         return _by_seat(head, rest[0], "/".join(rest[1:]))
     if head == "learn" and rest:
         title, explain, percent = LEARN.get(rest[-1], (humanise(rest[-1]), "", False))
-        return Place(LEARNING, title, explain, label="/".join(rest[:-1]), percent=percent)
+        return ChartSpec(LEARNING, title, explain, label="/".join(rest[:-1]), percent=percent)
     if head == "staleness" and rest:
         explain = "By how many updates the weights that played are behind; 0 unless played ahead."
-        return Place(LEARNING, "How old the games are", explain, label=humanise(rest[-1]))
+        return ChartSpec(LEARNING, "How old the games are", explain, label=humanise(rest[-1]))
     if head == "time" and rest:
         label = humanise(rest[-1].removesuffix("_s"))
         explain = "Wall-clock of each part of an iteration."
-        return Place(SPEED, "Seconds per iteration", explain, label=label)
+        return ChartSpec(SPEED, "Seconds per iteration", explain, label=label)
     if head == "memory" and rest:
         label = humanise(rest[-1].removesuffix("_peak_gb")).replace("Cpu", "CPU")
         explain = "The most that the run's process has held so far, in GB."
-        return Place(SPEED, "Peak memory", explain, label=label.replace("Gpu", "GPU"))
+        return ChartSpec(SPEED, "Peak memory", explain, label=label.replace("Gpu", "GPU"))
     if head == "verdicts" and rest:
         label = humanise(" ".join(rest))
-        return Place("Verdicts", "What the judge ruled", "Rulings by kind.", label=label)
+        return ChartSpec("Verdicts", "What the judge ruled", "Rulings by kind.", label=label)
     return _unknown(key, head, rest)
 
 
-def _evaluation(rest: list[str]) -> Place:
+def _evaluation(rest: list[str]) -> ChartSpec:
     *game, last = rest
     tag = game_name(game[0]) if game else ""
     if len(game) < 2:
         title, explain, percent = measure(last)
-        return Place(EVALUATION, title, explain, tag=tag, percent=percent)
+        return ChartSpec(EVALUATION, title, explain, tag=tag, percent=percent)
     against = f"against {opponent_name('/'.join(game[1:]))}"
     if last == "not_lost":
         title, explain = f"Share of games not lost, {against}", "Won or drawn; higher is better."
-        return Place(EVALUATION, title, explain, tag=tag, percent=True, whole=True)
+        return ChartSpec(EVALUATION, title, explain, tag=tag, percent=True, whole=True)
     if last in ENDINGS:
         title, explain = f"How games end, {against}", "Shares of all games played."
-        return Place(EVALUATION, title, explain, tag, ENDINGS[last], percent=True, whole=True)
+        return ChartSpec(EVALUATION, title, explain, tag, ENDINGS[last], percent=True, whole=True)
     if last == "games":
         title, explain = "Evaluation games", "How many games each evaluation rests on."
-        return Place(EVALUATION, title, explain, label=f"{tag}, {against}")
-    return Place(EVALUATION, f"{humanise(last)}, {against}", tag=tag, percent=_is_share(last))
+        return ChartSpec(EVALUATION, title, explain, label=f"{tag}, {against}")
+    return ChartSpec(EVALUATION, f"{humanise(last)}, {against}", tag=tag, percent=_is_share(last))
 
 
 def measure(key: str) -> tuple[str, str, bool]:
@@ -304,17 +304,17 @@ def measures() -> dict[str, tuple[str, str, bool]]:
     }
 
 
-def _by_seat(head: str, game: str, seat: str) -> Place:
+def _by_seat(head: str, game: str, seat: str) -> ChartSpec:
     if head == "reward":
         title, explain = "Reward by seat", "Mean reward of each seat, over all games."
     else:
         title, explain = "What each seat expects", "Running mean that rewards are measured against."
-    return Place(
+    return ChartSpec(
         REWARDS, title, explain, game_name(game), seat_name(seat), colour=seat_colour(game, seat)
     )
 
 
-def _unknown(key: str, head: str, rest: list[str]) -> Place:
+def _unknown(key: str, head: str, rest: list[str]) -> ChartSpec:
     section = {"reward": REWARDS, "baseline": REWARDS, "rate": GAMES, "length": GAMES}.get(head)
     if section is None and key.endswith("_s"):
         section = SPEED
@@ -322,7 +322,7 @@ def _unknown(key: str, head: str, rest: list[str]) -> Place:
         section = humanise(head) if rest else "Other"
     tag = " · ".join(humanise(part) for part in rest[:-1])
     last = rest[-1] if rest else head
-    return Place(section, humanise(last), tag=tag, percent=head == "rate" or _is_share(last))
+    return ChartSpec(section, humanise(last), tag=tag, percent=head == "rate" or _is_share(last))
 
 
 def _is_share(name: str) -> bool:
@@ -350,8 +350,8 @@ def _parts(chart: Chart) -> list[Chart]:
     cuts = range(0, len(chart.curves), MOST_SERIES)
     if len(cuts) == 1:
         return [chart]
-    titles = [f"{chart.place.title} ({n + 1} of {len(cuts)})" for n in range(len(cuts))]
+    titles = [f"{chart.spec.title} ({n + 1} of {len(cuts)})" for n in range(len(cuts))]
     return [
-        Chart(replace(chart.place, title=title), chart.curves[at : at + MOST_SERIES], chart.colours)
+        Chart(replace(chart.spec, title=title), chart.curves[at : at + MOST_SERIES], chart.colours)
         for title, at in zip(titles, cuts, strict=True)
     ]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sparring.core.formatting import esc, number
 from sparring.view.curves import Points
 from sparring.view.markup import game_name, opponent_name
-from sparring.view.metrics import ENDINGS, HEADS, measure, measures, place
+from sparring.view.metrics import ENDINGS, HEADS, chart_spec, measure, measures
 from sparring.view.rundata import is_number
 from sparring.view.significance import ends_differ, means_differ, shares_differ
 
@@ -127,7 +127,7 @@ def _from_curves(data: dict[str, Points]) -> list[Headline]:
     chosen = []
     for key in wanted:
         if points := data[key]:
-            where = place(key)
+            where = chart_spec(key)
             before = points[0][1] if len(points) > 1 else None
             title = ", ".join(part for part in (where.title, where.label) if part)
             last = key.rpartition("/")[2]

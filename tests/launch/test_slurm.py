@@ -76,7 +76,7 @@ def test_a_dry_run_prints_and_writes_nothing(tmp_path: Path) -> None:
         (["kuhn", "lern.lr=1"], "did you mean 'learn'?"),
         (["kuhn", "--launcher", "rai"], "did you mean 'ray'?"),
         (["coherent-math", "--launcher", "ray"], "say --launcher accelerate"),
-        (["coherent-math", "learn.spread=true"], "learn.spread is for the loop"),
+        (["coherent-math", "learn.shard=true"], "learn.shard is for the loop"),
         (["kuhn", "collect.ahead=1", "--gpus", 2], "collect.ahead is for one process"),
     ):
         life = sparring("submit", *words, cwd=tmp_path)

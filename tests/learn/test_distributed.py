@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from sparring.core.errors import ConfigError
 from sparring.core.types import Sample
 from sparring.launch.processes import _end, _without_processes
-from sparring.learn.distributed.team import check_spread
+from sparring.learn.distributed.distributed_learner import check_shard
 from sparring.learn.distributed.world import World
 from sparring.run.config import LearnConfig, load_recipe
 
@@ -36,7 +36,7 @@ def learn(
 ) -> dict[str, Any]:
     """Two iterations of a learner on nano, the second after its state was saved and loaded: its
     numbers, and the weights it comes to."""
-    from sparring.learn.distributed.team import spread_out
+    from sparring.learn.distributed.distributed_learner import spread_out
     from sparring.learn.learner import Learner
     from sparring.models.policies import load_policies
 
@@ -154,7 +154,7 @@ def test_spread_weights_are_refused_where_somebody_would_need_them_whole(
 ) -> None:
     def refused(said: str, *keys: str) -> None:
         with pytest.raises(ConfigError, match=said):
-            check_spread(load_recipe("kuhn", ["learn.spread=true", *keys]))
+            check_shard(load_recipe("kuhn", ["learn.shard=true", *keys]))
 
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     refused("--processes", "ray.replicas=2")
@@ -162,9 +162,7 @@ def test_spread_weights_are_refused_where_somebody_would_need_them_whole(
     refused(r"ray\.replicas")
     refused("moving reference", "ray.replicas=2")
     refused("critic", "ray.replicas=2", "learn.reference=base", "credit.kind=gae")
-    check_spread(
-        load_recipe("kuhn", ["learn.spread=true", "ray.replicas=2", "learn.reference=base"])
-    )
+    check_shard(load_recipe("kuhn", ["learn.shard=true", "ray.replicas=2", "learn.reference=base"]))
 
 
 DATA = "".join(

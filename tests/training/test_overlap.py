@@ -220,7 +220,7 @@ def test_leaving_in_the_middle_is_clean(tmp_path: Path, how: Any) -> None:
         (["teach.kind=rounds"], "corrected for being stale"),
         (["learn.objective=likelihood"], "corrected for being stale"),
         (["learn.restart=true"], "learn.restart"),
-        (["learn.spread=true"], "one process that learns"),
+        (["learn.shard=true"], "one process that learns"),
     ],
 )
 def test_what_cannot_be_had_is_refused(overrides: list[str], reason: str) -> None:

@@ -9,7 +9,7 @@ from sparring.core.formatting import duration, esc, humanise, number, signed
 from sparring.core.types import Episode, Task
 from sparring.view.curves import key_charts, layout, thin
 from sparring.view.markup import opponent_name
-from sparring.view.metrics import charts, place
+from sparring.view.metrics import chart_spec, charts
 from sparring.view.part import table
 from sparring.view.replays import ending, frames, pick
 from sparring.view.results import headlines, not_lost, shares, ticks
@@ -122,9 +122,9 @@ def test_every_key_has_a_place_and_crowded_charts_are_split() -> None:
     drawn = [key for group in found.values() for chart in group for key, _ in chart.curves]
     assert sorted(drawn) == sorted(keys)
     assert [len(chart.curves) for chart in found["Verdicts"]] == [6, 6, 2]
-    assert place("learn/bob/loss").label == "bob"
-    assert place("optim/learning_rate").percent is False
-    assert place("judge_wait_s").section == "Time and speed"
+    assert chart_spec("learn/bob/loss").label == "bob"
+    assert chart_spec("optim/learning_rate").percent is False
+    assert chart_spec("judge_wait_s").section == "Time and speed"
 
 
 def test_shares_are_read_from_counts_and_from_fractions() -> None:

@@ -15,7 +15,7 @@ from sparring.models.policies import FullPolicies, LoraPolicies, Policies
 
 
 def shard(policies: Policies) -> None:
-    """Spread every layer over the processes. With adapters, it is the frozen base that is spread;
+    """Shard every layer over the processes. With adapters, it is the frozen base that is sharded;
     with whole weights, each policy's."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

@@ -54,7 +54,7 @@ class World:
     def add_up(self, parameters: Iterable[Any]) -> None:
         """Sum the gradients over the processes, in one message. A process that had no share adds
         nothing, and must still say so."""
-        # Parts of spread weights have been summed by FSDP on the way.
+        # Parts of sharded weights have been summed by FSDP on the way.
         mine = [p for p in parameters if not isinstance(p, DTensor)] if self.size > 1 else []
         if not mine:
             return

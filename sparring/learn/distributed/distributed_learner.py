@@ -26,9 +26,9 @@ from sparring.run.games import make_games
 from sparring.run.seats import learned_policies
 
 
-class TeamLearner(Learner):
-    """Each process of a team has one. What the first is asked that takes all of them, it tells the
-    others to do as well: `fit`, `load` and, where weights are spread, `state`."""
+class DistributedLearner(Learner):
+    """Each learning process has one. What the first is asked that takes all of them, it tells the
+    others to do as well: `fit`, `load` and, where weights are sharded, `state`."""
 
     _in_step = False  # whether the others are doing the same already
 
@@ -63,7 +63,7 @@ class TeamLearner(Learner):
             super().load(state)
 
     def state(self) -> dict[str, dict[str, Tensor]]:
-        if not self.spread:
+        if not self.sharded:
             return super().state()
         with self.all_do("state"):
             return super().state()
@@ -107,7 +107,7 @@ def spread_out(learner: Learner) -> None:
     learner.make_optimizer = ShardedOptimizer
     for name in learner.optimizers:
         learner.begin(name)
-    learner.spread = True
+    learner.sharded = True
 
 
 def help_learn(config: Config, folder: Path | None = None) -> None:
@@ -126,11 +126,11 @@ def make_learner(
     config: Config, folder: Path | None = None, learned: Sequence[str] | None = None
 ) -> Learner:
     """The learner of a run in this folder, with its policies: those in the seats of its games,
-    unless `learned` names them; one of a team where a launcher started several."""
-    check_spread(config)
+    unless `learned` names them; one of several where a launcher started several."""
+    check_shard(config)
     fast_allocations()
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
-    team = rank.size() > 1
+    several = rank.size() > 1
     group = world.World(rank.size(), device)
     device = world.own_device(device)
     use_tf32(config.engine.tf32, device)
@@ -151,27 +151,27 @@ def make_learner(
         return learners_on_bases(config, many, learned, words, folder)
     policies = load_policies(config.policy, config.learn, seed=config.seed, **options)
     begin_with(config, policies, learned, folder)
-    learner = (TeamLearner if team else Learner)(policies, learned, config.learn, **words)
+    learner = (DistributedLearner if several else Learner)(policies, learned, config.learn, **words)
     learner.world = group
-    if config.learn.spread:
+    if config.learn.shard:
         spread_out(learner)
     return learner
 
 
-def check_spread(config: Config) -> None:
+def check_shard(config: Config) -> None:
     """No process holds sharded weights whole, so none can generate with them alone."""
-    if not config.learn.spread:
+    if not config.learn.shard:
         return
     if rank.size() < 2:
-        raise ConfigError("learn.spread spreads weights over processes: say --processes, or launch")
+        raise ConfigError("learn.shard shards weights over processes: say --processes, or launch")
     if not config.ray.replicas:
         raise ConfigError(
-            "learn.spread leaves no process with the whole model, which the embedded engine needs: "
+            "learn.shard leaves no process with the whole model, which the embedded engine needs: "
             "let replicas speak, with ray.replicas"
         )
     league = config.learn.weights == "full" and config.opponents.kind not in ("self", *PROGRAMS)
     if league or make_credit(config.credit).uses_critic or config.learn.moving_reference:
         raise ConfigError(
-            "learn.spread goes with neither a critic (credit.kind: gae), a moving reference, nor, "
+            "learn.shard goes with neither a critic (credit.kind: gae), a moving reference, nor, "
             "for full weights, old selves as opponents"
         )
