@@ -32,7 +32,7 @@ class Worker:
     def __init__(self, module: str) -> None:
         self.module, self.life = module, 0
         self.lock = threading.Lock()
-        self.closed: list[int] = []  # environments nobody needs any more
+        self.closed: list[int] = []  # environments that are no longer needed
         self._process: subprocess.Popen[bytes] | None = None
         atexit.register(self.stop)
 
@@ -86,7 +86,7 @@ _numbers = itertools.count()
 
 class Environment:
     """One environment in a worker. If another one takes their worker down, the calls so far are
-    made again in the next: environments are deterministic, so nobody notices."""
+    made again in the next: environments are deterministic, so the result is the same."""
 
     def __init__(self, module: str, seconds: float, worker: int | None = None) -> None:
         self.number, self.seconds = next(_numbers), seconds

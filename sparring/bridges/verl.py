@@ -111,7 +111,7 @@ class GameLoop(AgentLoopBase):
     def _output(
         self, sample: Sample, episode: Episode, seat: str, seconds: float
     ) -> AgentLoopOutput:
-        """A sequence as verl has it. A void game trains nobody: its mask is empty."""
+        """A sequence as verl has it. A void game is not trained on: its mask is empty."""
         first = sample.mask.index(1) if 1 in sample.mask else len(sample.ids)
         most = self.rollout_config.response_length
         response = sample.ids[first:][:most] or [self.tokenizer.eos_token_id]

@@ -151,7 +151,7 @@ def _from_run(run: RunDir, wanted: str | None) -> Exported:
     recorded = [*train, *val]
     seats = [seat for seat in game.seats if seat in requirements.learning_seats(config, [game])]
     if not seats:
-        raise ConfigError(f"nobody who learns sits in {name}; there is nothing to export")
+        raise ConfigError(f"no policy that learns sits in {name}; there is nothing to export")
     settings = _settings(config, run.path, config.players.get(seats[0], MAIN))
     tasks, held_out = ([one.task for one in part] for part in (train, val))
     if game.problems:
@@ -192,7 +192,7 @@ def _notes(config: Config, game: Game) -> tuple[str, ...]:
 
 
 def _with_group(episodes: Iterable[Episode]) -> Iterable[Episode]:
-    """Games that nobody grouped are each on a table of their own."""
+    """Games outside any group are each on a table of their own."""
     for episode in episodes:
         episode.group = episode.group or episode.id
         yield episode

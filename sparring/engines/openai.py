@@ -1,7 +1,7 @@
 """Any server that speaks OpenAI's protocol, as a player: vLLM, SGLang, llama.cpp, a hosted API.
 
-It is shown words and says words. Where the server also gives back token ids and their logprobs,
-they are kept; where it does not, nobody can learn from its turns.
+Token ids and logprobs are kept where the server gives them back; without them its turns cannot be
+learned from.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class OpenAIEngine(Engine):
 
     def _turn(self, request: Request, reply: dict[str, Any]) -> Turn:
         choice = reply["choices"][0]
-        text, finish = said(choice), choice.get("finish_reason")
+        text, finish = reply_text(choice), choice.get("finish_reason")
         if finish == "content_filter":
             raise ServerFailed(f"{self.line.label} at {self.line.url}: a filter withheld the reply")
         self.line.count(reply)
@@ -78,7 +78,7 @@ class OpenAIEngine(Engine):
         )
 
 
-def said(choice: dict[str, Any]) -> str:
+def reply_text(choice: dict[str, Any]) -> str:
     """The words of a choice, of either endpoint. A model that thought until its tokens were spent
     has said nothing, and one that refused has said so."""
     if "text" in choice:
@@ -102,10 +102,10 @@ def ids_of(
     """Prompt ids, sampled ids and their logprobs, or nothing at all if any of them is missing."""
     nothing: tuple[list[int], list[int], list[float]] = ([], [], [])
     prompt = choice.get("prompt_token_ids") or reply.get("prompt_token_ids")
-    tokens, found = choice.get("token_ids"), choice.get("logprobs") or {}
-    logprobs = found.get("token_logprobs")
+    tokens, scores = choice.get("token_ids"), choice.get("logprobs") or {}
+    logprobs = scores.get("token_logprobs")
     if logprobs is None:
-        logprobs = [one["logprob"] for one in found.get("content") or []]
+        logprobs = [one["logprob"] for one in scores.get("content") or []]
     if not prompt or not tokens or len(tokens) != len(logprobs):
         return nothing
     return [int(i) for i in prompt], [int(i) for i in tokens], [float(p) for p in logprobs]

@@ -122,7 +122,7 @@ class VllmEngine(OwnEngine):
             self.publish()
 
     def publish(self) -> None:
-        """Weights may have moved: whoever is asked for next is compared with what vLLM has."""
+        """Weights may have moved: the next policy asked for is compared with what vLLM has."""
         self._fresh.clear()
         if self._whole is not None:
             self._whole.loaded = None
@@ -184,7 +184,7 @@ class VllmEngine(OwnEngine):
     async def _take_back(self, adapter: Adapter) -> None:
         try:
             await self.link.unload(adapter)
-        except Exception as error:  # nobody will ask for it: it only takes room
+        except Exception as error:  # it will not be asked for again: it only takes room
             log.warning("vLLM keeps the adapter %s: %s", adapter.name, error)
         shutil.rmtree(adapter.folder, ignore_errors=True)
 

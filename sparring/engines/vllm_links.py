@@ -134,11 +134,11 @@ class InProcess:
             *_, out = [piece async for piece in pieces]
         except ValueError as error:
             raise VoidGame(f"vLLM refused a request: {error}") from error
-        said = out.outputs[0]
-        ids = list(said.token_ids)
-        logprobs = [row[token].logprob for row, token in zip(said.logprobs, ids, strict=True)]
+        completion = out.outputs[0]
+        ids = list(completion.token_ids)
+        logprobs = [row[token].logprob for row, token in zip(completion.logprobs, ids, strict=True)]
         spoke = getattr(out, "lora_request", None)
-        finish = "length" if said.finish_reason == "length" else "stop"
+        finish = "length" if completion.finish_reason == "length" else "stop"
         return Spoken(ids, logprobs, finish, None if spoke is None else spoke.lora_name)
 
     async def load(self, adapter: Adapter) -> None:
@@ -235,7 +235,7 @@ class OverHttp:
         choice = reply["choices"][0]
         _, ids, logprobs = ids_of(reply, choice)
         if not ids:
-            raise ValueError("it holds no token ids and logprobs, without which nobody can learn")
+            raise ValueError("it holds no token ids and logprobs, which learning needs")
         self.line.count(reply)
         finish = "length" if choice["finish_reason"] == "length" else "stop"
         return Spoken(ids, logprobs, finish, reply.get("model"))

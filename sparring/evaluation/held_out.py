@@ -1,4 +1,4 @@
-"""How the players do on tasks that nobody learns from, in any game whose tasks are given."""
+"""How the players do on tasks that are not trained on, in any game whose tasks are given."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def play_match(
     table = load_game(chosen, **options)
     opponent = against
     if against in PROGRAMS and against not in opponents_of(table):
-        raise ConfigError(f"nobody has written a {against} player for {chosen}")
+        raise ConfigError(f"{chosen} has no {against} player")
     if against not in PROGRAMS and server_of(against, {}) is None and not find_trained(against):
         need_model(against, programs=True)
     config = run_config(policy)

@@ -1,5 +1,5 @@
 """The measures of a policy in a game that has a tree: read off the model where that can be done,
-and from sampled replies where it reasons first, since nobody can sum over all that may be said."""
+and from sampled replies where it reasons first, since the sum over all replies is out of reach."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class _State:
         self.deferred: list[str] = []  # what is ended first, innermost last
         self.limited = False  # whether what is under way may be given up
         self.left = False  # whether `Left` was raised
-        self.over = False  # whether nobody waits for anything any more
+        self.over = False  # whether nothing waits any more
         self.wake: list[Any] = []  # called when a signal comes
 
 
@@ -105,7 +105,7 @@ def leave(done: int, total: int, what: str = "iteration", kept: str = "with a ch
 def check() -> None:
     """For loops that may take long inside `limited`, in any thread: ends them when it is time."""
     if _state.over:
-        raise GivenUp("nobody waits for this any more")
+        raise GivenUp("nothing waits for this any more")
     if _state.limited and time.monotonic() > _state.asked_at + _grace():
         raise GivenUp(f"{_name()} came, and this was not done within {GRACE_S:g} s")
 

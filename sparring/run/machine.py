@@ -40,7 +40,7 @@ class Machine:
     cores: int = 1
     memory_gb: float = 0.0
     slurm_job: str = ""
-    network: bool | None = None  # None: nobody needed to know
+    network: bool | None = None  # None: not looked up
     offline_by: str = ""  # the variable that says to stay offline
 
     def describe(self) -> str:

@@ -66,7 +66,7 @@ KNOWN: dict[str, tuple[str, str, str, bool]] = {
     "rate/void": (
         GAMES,
         "Void games",
-        "Share of games without a fair outcome; they train nobody.",
+        "Share of games without a fair outcome; they are not trained on.",
         True,
     ),
     "length/tokens": (GAMES, "Length of a reply", "Mean tokens a player says per turn.", False),
@@ -215,7 +215,7 @@ def event_title(event: Mapping[str, Any]) -> str:
 
 
 def is_calm(event: Mapping[str, Any]) -> bool:
-    """Whether an event needs nobody's attention."""
+    """Whether an event needs no attention."""
     return event.get("event") in ("resumed", "config", "not_trainable", "imitated", "curriculum")
 
 

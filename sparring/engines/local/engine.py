@@ -1,6 +1,6 @@
 """The embedded engine: generates with the learner's own weights, in its process.
 
-Games await; requests are admitted between two chunks of decode steps, whoever they belong to.
+Games await; requests are admitted between two chunks of decode steps, from any game.
 Models of the families in families.py are computed over a paged cache (runner.py), where a row's
 numbers do not depend on who shares its pass. All others go through transformers' own forward pass
 (generate.py), whose numbers do: for those, batches are formed in lockstep, only when no game is
@@ -84,7 +84,7 @@ class TransformersEngine(OwnEngine):
         self.chat = Chat(policies.tokenizer)
         self.max_batch = max_batch
         self.lockstep = lockstep
-        self.base = ""  # which base model this is, for whoever would add a policy to it
+        self.base = ""  # which base model this is, to check before a policy is added
         self.clock: Clock = Clock()
         # Games say the same few words again and again, and a tokenizer is slow to spell them.
         self._split = lru_cache(maxsize=8192)(
@@ -101,7 +101,7 @@ class TransformersEngine(OwnEngine):
         self._listeners: dict[int, Callable[[str], None]] = {}
         self._server: asyncio.Task[None] | None = None
         self._running = False  # whether a round is being computed
-        self._held = 0  # by those who move weights: nobody is admitted meanwhile
+        self._held = 0  # by callers that move weights: no request is admitted meanwhile
         shared = bench() if policies.device.type == "cpu" else None
         self._thread = shared or ThreadPoolExecutor(max_workers=1)
         self._graphs = graphs
@@ -229,7 +229,7 @@ class TransformersEngine(OwnEngine):
             self._server = asyncio.get_running_loop().create_task(self._serve())
 
     async def _serve(self) -> None:
-        """Rounds of reading and drawing until nobody waits. While one is computed, the games of
+        """Rounds of reading and drawing until no request waits. While one is computed, the games of
         those that have ended go on, and what they ask next is admitted to the round after it."""
         loop = asyncio.get_running_loop()
         while True:
@@ -262,9 +262,9 @@ class TransformersEngine(OwnEngine):
         )
 
     async def _settle(self) -> None:
-        """Give every game that can move the chance to ask, before anyone is served. In lockstep
-        those who are outside are waited for; but whoever the last batch left waiting is served
-        while others are judged, since who that is does not depend on how long judges take."""
+        """Let every game that can move send its request before a batch is formed. In lockstep
+        games that are being judged are waited for; requests that the last batch left over are
+        served meanwhile, since which ones they are does not depend on how long judges take."""
         quiet, seen = 0, -1
         while quiet < _QUIET_TICKS:
             quiet = quiet + 1 if len(self._queue) == seen else 0
@@ -300,7 +300,7 @@ class TransformersEngine(OwnEngine):
         return same
 
     def _round(self, new: list[_Waiting]) -> list[tuple[_Waiting, Turn | Exception]]:
-        """Admit requests and go on with those under way; whoever ended, with what it came to."""
+        """Admit requests and go on with those under way; returns those that ended."""
         if self._stale and not any(runner.busy for runner in self._all_runners()):
             self._forget()
         ended: list[tuple[_Waiting, Turn | Exception]] = []
