@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 
@@ -42,6 +42,15 @@ class Clock:
                 self._spent["judge_meanwhile"] += passed
         else:
             self._spent["judge" if self._working["judge"] else "wait"] += passed
+
+    def add_workers(self, laps: Sequence[Mapping[str, float]]) -> None:
+        """Replace this process's waiting by how workers spent that time, on average."""
+        self._tick()
+        for key in self._spent if laps else ():
+            mean = sum(lap[key] for lap in laps) / len(laps)
+            self._spent[key] += mean
+            if key != "judge_meanwhile":
+                self._spent["wait"] -= mean
 
     def lap(self) -> dict[str, float]:
         """Seconds since this was last asked. `generate`, `judge` (while no engine spoke) and `wait`

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType
@@ -54,12 +54,26 @@ async def collect(
 ) -> list[Episode]:
     """Play all jobs, at most `concurrency` at a time; episodes come back in the jobs' order.
     `transcribe` may add token ids to the turns of programs, which then can be learned from."""
+
+    def play_one(job: Job, order: int) -> Awaitable[Episode]:
+        return play(job, speak, order, sampling, outside, transcribe)
+
+    return await play_all(jobs, play_one, concurrency, on_episode)
+
+
+async def play_all(
+    jobs: Sequence[Job],
+    play_one: Callable[[Job, int], Awaitable[Episode]],
+    concurrency: int,
+    on_episode: Callable[[Episode], None] | None = None,
+) -> list[Episode]:
+    """As `collect`, wherever one game is played."""
     episodes: list[Episode | None] = [None] * len(jobs)
     pending = iter(range(len(jobs)))
 
     async def work() -> None:
         for i in pending:
-            episodes[i] = await play(jobs[i], speak, i, sampling, outside, transcribe)
+            episodes[i] = await play_one(jobs[i], i)
             if on_episode is not None:
                 on_episode(episodes[i])  # type: ignore[arg-type]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparring.core.clock import Clock
+from sparring.core.collect import Job, collect
+from sparring.core.table import Speak
 from sparring.core.tree import Infoset
-from sparring.core.types import Request, Sampling, Turn
+from sparring.core.types import Episode, Request, Sampling, Turn
 
 if TYPE_CHECKING:
     from sparring.models.chat import Chat
@@ -22,6 +24,28 @@ class Engine:
 
     async def act(self, request: Request) -> Turn:
         raise NotImplementedError(f"{type(self).__name__} cannot act")
+
+    async def collect(
+        self,
+        jobs: Sequence[Job],
+        *,
+        speak: Speak | None = None,
+        elsewhere: frozenset[str] = frozenset(),
+        outside: Callable[[], Any] | None = None,
+        concurrency: int = 512,
+        sampling: Sampling | None = None,
+        on_episode: Callable[[Episode], None] | None = None,
+    ) -> list[Episode]:
+        """Play all jobs; episodes come back in the jobs' order. `speak` answers, instead of `act`,
+        where this engine is one of several; those of the policies `elsewhere` are not here."""
+        return await collect(
+            jobs,
+            speak or self.act,
+            concurrency=concurrency,
+            sampling=sampling,
+            outside=outside or self.outside,
+            on_episode=on_episode,
+        )
 
     @contextmanager
     def outside(self) -> Iterator[None]:

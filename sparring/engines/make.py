@@ -38,12 +38,13 @@ def replicated(config: Config, own: OwnEngine, device: str) -> OwnEngine:
     """The run's own engine, or a pool of its replicas in front of it."""
     if not config.ray.replicas:
         return own
-    from sparring.engines.ray import RayPool
+    from sparring.engines.ray import ray_pool
 
     asked = config.ray.gpus
     gpus = asked if asked is not None else float(device.startswith("cuda"))
     make = partial(make_replica, config)
-    return RayPool(own, make, config.ray, gpus, whole=not config.learn.shard)
+    whole = not config.learn.shard
+    return ray_pool(own, make, config.ray, gpus, jail=config.jail, whole=whole)
 
 
 def make_replica(config: Config) -> OwnEngine:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparring.core.clock import Clock
+from sparring.core.collect import Job
 from sparring.core.tree import Infoset
-from sparring.core.types import Request, Sampling, Turn
+from sparring.core.types import Episode, Request, Sampling, Turn
 from sparring.engines.engine import OwnEngine
 from sparring.engines.openai import OpenAIEngine
 
@@ -42,6 +43,10 @@ class Players(OwnEngine):
         # how fast a server is.
         with self.own.outside(), self.clock.generating():
             return await server.act(request)
+
+    async def collect(self, jobs: Sequence[Job], **options: Any) -> list[Episode]:
+        own = {"speak": self.act, "outside": self.outside, "elsewhere": frozenset(self.servers)}
+        return await self.own.collect(jobs, **own, **options)  # type: ignore[arg-type]
 
     @contextmanager
     def outside(self) -> Iterator[None]:

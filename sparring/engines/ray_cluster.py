@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from sparring.core.errors import ConfigError
+from sparring.engines.shared_weights import last_line
 from sparring.run.cluster import RayConfig
 
 
@@ -48,11 +49,3 @@ def death() -> tuple[type[Exception], ...]:
         exceptions.WorkerCrashedError,
         exceptions.NodeDiedError,
     )
-
-
-def failures() -> tuple[type[Exception], ...]:
-    return (TimeoutError, *death())
-
-
-def last_line(error: BaseException) -> str:
-    return str(error).strip().rpartition("\n")[2].strip() or type(error).__name__

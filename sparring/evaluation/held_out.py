@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from sparring.core.collect import Job, collect
+from sparring.core.collect import Job
 from sparring.core.game import Game
 from sparring.core.types import Episode, Sampling, derive
 from sparring.evaluation.sampling import as_trained
@@ -58,12 +58,10 @@ async def play_held_out(
         )
         for i in range(config.evaluate.games)
     ]
-    played = await collect(
+    played = await engine.collect(
         jobs,
-        engine.act,
         concurrency=config.collect.concurrency,
         sampling=sampling,
-        outside=engine.outside,
     )
     return [episode for episode in played if episode.void is None]
 

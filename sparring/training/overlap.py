@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sparring.core.collect import Job, collect
+from sparring.core.collect import Job
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Sampling, episode_from_json, episode_to_json
 from sparring.credit.credit import differing, groups
@@ -216,12 +216,10 @@ async def _play(parts: Parts, jobs: Callable[[int], list[Job]]) -> Played:
     missing = None  # games to be replaced; None: all are to be played
     wanted = -(-config.collect.episodes // config.collect.group)
     for batch in range(config.collect.max_num_gen_batches):
-        episodes += await collect(
+        episodes += await engine.collect(
             jobs(batch)[:missing],
-            engine.act,
             concurrency=config.collect.concurrency,
             sampling=Sampling(**config.sampling.model_dump()),
-            outside=engine.outside,
         )
         if not config.collect.filter_groups:
             break

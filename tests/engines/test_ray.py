@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fake_workers
 import pytest
+from fake_workers import FakeActor, Words, fake_pool, request, with_main
 
-from sparring.core.collect import Job, collect
+from sparring.core.collect import Job
 from sparring.core.errors import ConfigError
-from sparring.core.types import Request, Sampling, Turn, VoidGame
-from sparring.engines.engine import OwnEngine
+from sparring.core.types import Turn, VoidGame
+from sparring.engines.pool import WorkerPool, beginning, choose
 from sparring.engines.published import PublishFailed
-from sparring.engines.ray import RayPool, Replica, beginning, choose, deserialize, serialize
+from sparring.engines.ray import ray_pool
+from sparring.engines.worker import deserialize, serialize
 from sparring.run.cluster import RayConfig
 from sparring.run.config import load_recipe
 from sparring.run.games import load_game
 from sparring.training.metrics import summarize
 
 ray = pytest.importorskip("ray", reason="Ray is missing: pip install 'sparring[ray]'")
-
-
-def request(text: str = "hello", previous: Turn | None = None, seed: int = 0) -> Request:
-    return Request(
-        seat="a", policy="main", messages=[{"role": "user", "content": text}],
-        sampling=Sampling(), seed=seed, previous=previous,
-    )  # fmt: skip
 
 
 def test_the_least_busy_replica_is_chosen_unless_another_knows_the_beginning() -> None:
@@ -61,133 +56,43 @@ def test_weights_arrive_as_they_left(make_policies: Callable[..., Any]) -> None:
         assert found[key].dtype == value.dtype and torch.equal(found[key], value), key
 
 
-class Words(OwnEngine):
-    """An engine without a model: legal words by the request's seed, slowly enough to be killed."""
-
-    def __init__(self, delay_s: float = 0.0) -> None:
-        self.policies, self.chat, self.base = Names(), None, ""
-        self.delay_s = delay_s
-
-    async def act(self, asked: Request) -> Turn:
-        await asyncio.sleep(self.delay_s)
-        if asked.messages[-1]["content"] == "void":
-            raise VoidGame("nothing to say")
-        word = random.Random(asked.seed).choice("0123456789")
-        facts = f"{os.getpid()} {self.policies.weights.get(asked.policy, 0)}"
-        return Turn(
-            asked.seat, asked.policy, facts, word, version=self.policies.version(asked.policy),
-            prompt_ids=[len(m["content"]) for m in asked.messages], token_ids=[1], logprobs=[0.0],
-        )  # fmt: skip
-
-    def probabilities(self, policy: str, asked: Any, sampling: Any) -> list[list[float]]:
-        return [[1.0, *[0.0] * (len(infoset.actions) - 1)] for infoset in asked]
-
-
-class Names:
-    """Policies without a model: one number each."""
-
-    def __init__(self) -> None:
-        self.weights: dict[str, float] = {}
-        self.versions: dict[str, int] = {"base": 0}
-
-    def names(self) -> list[str]:
-        return list(self.versions)
-
-    def version(self, name: str) -> int:
-        return self.versions[name]
-
-    def set_version(self, name: str, version: int) -> None:
-        self.versions[name] = version
-
-    def add(self, name: str) -> None:
-        self.versions[name] = 0
-
-    def remove(self, name: str) -> None:
-        del self.versions[name]
-
-    def state(self, name: str) -> dict[str, Any]:
-        import torch
-
-        return {"w": torch.tensor([self.weights[name]])}
-
-    def load(self, name: str, state: dict[str, Any]) -> None:
-        self.weights[name] = float(state["w"])
-
-
-class FakeActor:
-    """A replica in this process, which takes weights when it is let."""
-
-    def __init__(self, gate: asyncio.Event | None = None) -> None:
-        self.replica, self.gate = Replica(Words), gate
-        self.ready = self.receive = self.act = self  # each is called through `remote`
-        self.taken = 0
-
-    async def remote(self, *words: Any) -> Any:
-        if not words:
-            return self.replica.ready()
-        if isinstance(words[0], Request):
-            return await self.replica.act(words[0])
-        if self.gate is not None:
-            await self.gate.wait()
-        sums = await self.replica.receive(*words)
-        self.taken += 1
-        return sums
-
-
-def fake_pool(monkeypatch: pytest.MonkeyPatch, actors: list[FakeActor]) -> RayPool:
-    made = iter(actors)
-    monkeypatch.setattr("sparring.engines.ray.connect", lambda config, gpus: False)
-    monkeypatch.setattr(RayPool, "_start", lambda self: next(made))
-    monkeypatch.setattr(RayPool, "_meet", lambda self: None)
-    monkeypatch.setattr(ray, "put", lambda weights: weights)
-    own = Words()
-    own.policies.add("main")
-    own.policies.weights["main"] = 1.0
-    return RayPool(own, Words, RayConfig(replicas=2, patience_s=20))  # type: ignore[arg-type]
-
-
-def test_a_replica_that_is_replaced_while_weights_are_published_has_the_new_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_replica_that_is_replaced_while_weights_are_published_has_the_new_ones() -> None:
     async def scene() -> None:
         gate = asyncio.Event()
         late = FakeActor(gate)
-        found = fake_pool(monkeypatch, [FakeActor(), FakeActor(), late])
+        found = fake_pool([FakeActor(), FakeActor(), late])
         policies: Any = found.policies
         await found.act(request())
         found._lost(1, found._slots[1], RuntimeError("its node is gone"))
-        for _ in range(10):  # the newcomer has asked for the old weights by now
-            await asyncio.sleep(0)
+        await late.called_for("receive")  # it is being given the old weights
         policies.weights["main"] = 2.0
         policies.set_version("main", 1)
         await found.act(request())
         gate.set()
         await asyncio.gather(*found._replacing)
-        assert found._slots[1].actor is late and late.taken == 2
-        assert late.replica.engine.policies.weights["main"] == 2.0
+        assert found._slots[1].worker is late and late.taken == 2
+        assert late.worker.engine.policies.weights["main"] == 2.0
         turns = await asyncio.gather(*(found.act(request(str(i))) for i in range(12)))
         assert {(t.prompt.split()[1], t.version) for t in turns} == {("2.0", 1)}
 
     asyncio.run(scene())
 
 
-def test_a_replica_that_does_not_have_what_it_was_given_stops_the_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_replica_that_does_not_have_what_it_was_given_stops_the_run() -> None:
     deaf = FakeActor()
-    policies = deaf.replica.engine.policies
+    policies = deaf.worker.engine.policies
     policies.load = lambda name, state: policies.weights.update({name: 0.5})
-    with pytest.raises(PublishFailed, match="what it holds is not what it was given"):
-        asyncio.run(fake_pool(monkeypatch, [FakeActor(), deaf]).act(request()))
+    with pytest.raises(PublishFailed, match="the weights it holds are not those it was given"):
+        asyncio.run(fake_pool([FakeActor(), deaf]).act(request()))
 
 
-def test_a_turn_of_another_version_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_of_another_version_stops_the_run() -> None:
     async def scene() -> None:
         late = FakeActor()
-        found = fake_pool(monkeypatch, [late, FakeActor()])
+        found = fake_pool([late, FakeActor()])
         await found.act(request())
-        late.replica.engine.policies.set_version("main", 3)
-        with pytest.raises(PublishFailed, match="a replica spoke with version 3 of 0"):
+        late.worker.engine.policies.set_version("main", 3)
+        with pytest.raises(PublishFailed, match="a worker played with version 3 of 0"):
             await found.act(request())
 
     asyncio.run(scene())
@@ -208,21 +113,20 @@ def cluster() -> Iterator[Any]:
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
     # Nodes cannot import this file: its engine travels whole.
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    ray.cloudpickle.register_pickle_by_value(fake_workers)
     yield made
     ray.shutdown()
     made.shutdown()
 
 
 @contextmanager
-def pool(delay_s: float = 0.0, **config: Any) -> Iterator[RayPool]:
-    own = Words()
-    own.policies.add("main")
-    own.policies.weights["main"] = 1.0
-    found = RayPool(own, lambda: Words(delay_s), RayConfig(replicas=2, patience_s=120, **config))  # type: ignore[arg-type]
+def pool(delay_s: float = 0.0, **config: Any) -> Iterator[WorkerPool]:
+    ray_config = RayConfig(replicas=2, patience_s=120, **config)
+    workers = ray_pool(with_main(), lambda: Words(delay_s), ray_config)
     try:
-        yield found
+        yield workers
     finally:
-        found.kill()
+        workers.kill()
 
 
 def test_weights_are_published_once_per_change_and_reach_every_replica(cluster: Any) -> None:
@@ -233,7 +137,7 @@ def test_weights_are_published_once_per_change_and_reach_every_replica(cluster: 
             return list(await asyncio.gather(*(found.act(request(str(i))) for i in range(count))))
 
         first = asyncio.run(round_of_turns(12))
-        assert {t.prompt.split()[1] for t in first} == {"1.0"} and found.publishes == 1
+        assert {t.prompt.split()[1] for t in first} == {"1.0"} and found.shared.publishes == 1
         assert len({t.prompt.split()[0] for t in first}) == 2  # both replicas spoke
         policies.weights["main"] = 2.0
         policies.set_version("main", 1)
@@ -241,7 +145,9 @@ def test_weights_are_published_once_per_change_and_reach_every_replica(cluster: 
         policies.weights["main@5"] = 7.0
         second = asyncio.run(round_of_turns(12))
         assert {(t.prompt.split()[1], t.version) for t in second} == {("2.0", 1)}
-        assert found.publishes == 2 and found.published_bytes == 3 * 4  # a float thrice
+        assert (
+            found.shared.publishes == 2 and found.shared.published_bytes == 3 * 4
+        )  # a float thrice
         policies.weights["main"] = 3.0  # as when a checkpoint is loaded
         found.publish()
         assert {t.prompt.split()[1] for t in asyncio.run(round_of_turns(4))} == {"3.0"}
@@ -266,12 +172,12 @@ def test_a_node_that_dies_in_the_middle_costs_no_game_and_counts_none_twice(
             cluster.remove_node(cluster.workers.pop(0), allow_graceful=False)
             cluster.workers.append(cluster.add_node(num_cpus=2, object_store_memory=80 * 2**20))
 
-    async def play(speak: Any, **words: Any) -> Any:
-        return await collect(jobs, speak, concurrency=24, **words)
+    async def play(engine: Any, **words: Any) -> Any:
+        return await engine.collect(jobs, concurrency=24, **words)
 
-    expected = asyncio.run(play(_with_main().act))
+    expected = asyncio.run(play(with_main()))
     with pool(delay_s=0.05) as found:
-        episodes = asyncio.run(play(found.act, on_episode=killer))
+        episodes = asyncio.run(play(found, on_episode=killer))
         assert found.replayed >= 1 and found.metrics()["pool/replayed"] >= 1
     assert sorted(done, key=int) == [str(i) for i in range(96)]
     for mine, theirs in zip(episodes, expected, strict=True):
@@ -283,17 +189,11 @@ def test_a_node_that_dies_in_the_middle_costs_no_game_and_counts_none_twice(
     }
 
 
-def _with_main() -> Words:
-    alone = Words()
-    alone.policies.add("main")
-    return alone
-
-
 def test_what_the_cluster_cannot_give_is_said_at_the_start(cluster: Any) -> None:
     with pytest.raises(ConfigError, match=r"Ray cluster has none.*engine\.device=cpu"):
-        RayPool(Words(), Words, RayConfig(replicas=1), gpus=1)  # type: ignore[arg-type]
+        ray_pool(Words(), Words, RayConfig(replicas=1), gpus=1)
     with pytest.raises(ConfigError, match=r"did not start within 2 s: each needs 64 CPUs"):
-        RayPool(Words(), Words, RayConfig(replicas=1, cpus=64, patience_s=2))  # type: ignore[arg-type]
+        ray_pool(Words(), Words, RayConfig(replicas=1, cpus=64, patience_s=2))
 
 
 def test_judges_rule_as_tasks(cluster: Any) -> None:
