@@ -1,6 +1,6 @@
 """A model of the pipeline on paper: what travels, how much, and what is full first at 8, 64 and
 1,024 GPUs. Sizes follow from the models' shapes; speeds are those that were measured
-(docs/results.md, docs/performance.md, benchmarks/ray_pool.py) or else the vendor's, marked so."""
+(docs/results.md, docs/performance.md, benchmarks/scale_workers.py) or else the vendor's, marked so."""
 
 from __future__ import annotations
 
@@ -61,8 +61,13 @@ MODELS = (
 class Constants:
     # Measured here.
     step_overhead_s: float = 72e-6  # per layer and decode step: (2.7 ms − memory traffic) / 30
-    loop_us: float = 32.0  # of the collecting process per turn: 31,000 turns/s on one core
-    ray_us: float = 1000.0  # of the same process per turn through a pool: benchmarks/ray_pool.py
+    loop_us: float = 32.0  # of a worker per turn: 31,000 turns/s on one core
+    # Of the one process that holds the run, per turn: benchmarks/scale_workers.py.
+    message_us: float = 60.0  # messages from and to workers, and loading a turn of 328 ids
+    load_us: float = 40.0  # loading a turn of 1,024 ids and 512 logprobs; others in proportion
+    credit_us: float = 95.0  # credit and samples, likewise
+    record_us: float = 290.0  # JSON and gzip, likewise
+    lesson_bytes: float = 23.0  # per token, to each process that learns
     programs_per_core_s: float = 275.0  # judge: 550 programs/s on two cores
     ids_bytes: float = 3.0  # per id in a pickled turn or request
     logprob_bytes: float = 9.0
@@ -156,10 +161,19 @@ def plan(model: Model, gpus: int, load: Load, c: Constants) -> Plan:
     adapter = model.adapter_bytes()
     nodes = -(-gpus // 8)
     episodes = turns / load.turns
+    size = load.turn_ids / 1024
     full = {
-        "collecting process, games": playing * c.loop_us / 1e6,
-        "collecting process, Ray": playing * c.ray_us / 1e6,
-        "its network": playing * per_turn / c.network,
+        "games on a core beside each replica": playing / replicas * c.loop_us / 1e6,
+        "driver, messages": playing * c.message_us / 1e6,
+        "driver, all it does with a turn": turns
+        * (c.message_us + size * (c.load_us + c.credit_us + c.record_us))
+        / 1e6,
+        "its network, episodes in": playing * per_turn / c.network,
+        "its network, lessons out": turns
+        * load.turn_ids
+        * c.lesson_bytes
+        * _hops(nodes)
+        / c.network,
         "publishing an adapter": adapter * _hops(nodes) / c.network / load.staleness_s,
         "publishing all weights": model.weights_bytes * _hops(nodes) / c.network / load.staleness_s,
         "judges on 16 cores a node": playing
@@ -188,13 +202,13 @@ def _hops(nodes: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ray-us", type=float, default=Constants.ray_us)
+    parser.add_argument("--message-us", type=float, default=Constants.message_us)
     parser.add_argument("--prompt", type=int, default=Load.prompt)
     parser.add_argument("--reply", type=int, default=Load.reply)
     parser.add_argument("--turns", type=int, default=Load.turns)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    constants = Constants(ray_us=asked.ray_us)
+    constants = Constants(message_us=asked.message_us)
     load = Load(prompt=asked.prompt, reply=asked.reply, turns=asked.turns)
     plans = [plan(m, g, load, constants) for m in MODELS for g in (8, 64, 1024)]
     if asked.json:

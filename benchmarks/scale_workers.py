@@ -11,16 +11,21 @@ import os
 import pickle
 import random
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from sparring.core.collect import Job
-from sparring.core.types import Episode, Request, Sampling, Turn, derive
+from sparring.core.types import Episode, Request, Sampling, Task, Turn, derive
+from sparring.credit import make_credit
 from sparring.engines.engine import OwnEngine
 from sparring.engines.pool import WorkerPool
 from sparring.engines.ray import ray_pool
 from sparring.run.cluster import RayConfig
+from sparring.run.config import CreditConfig
 from sparring.run.games import load_game
+from sparring.run.rundir import write_episodes
 
 GOAL_TURNS_PER_S, GOAL_DRIVER_US = 10_000, 100
 
@@ -50,7 +55,7 @@ class Device(OwnEngine):
         return Turn(
             request.seat, request.policy, request.messages[-1]["content"], action,
             prompt_ids=list(range(200)), token_ids=list(range(self.tokens)),
-            logprobs=[-0.5] * self.tokens,
+            logprobs=[-0.5] * self.tokens, finish=f"{os.getpid()} {time.process_time()}",
         )  # fmt: skip
 
     async def _computed(self) -> None:
@@ -89,9 +94,23 @@ async def games(engine: Any, count: int, at_once: int) -> dict[str, float]:
     started, busy = time.perf_counter(), time.process_time()
     episodes: list[Episode] = await engine.collect(jobs, concurrency=at_once)
     wall, spent = time.perf_counter() - started, time.process_time() - busy
-    turns = sum(len(episode.turns) for episode in episodes)
+    turns = [turn for episode in episodes for turn in episode.turns]
     assert [episode.id for episode in episodes] == [job.id for job in jobs]
-    return {"turns_per_s": turns / wall, "driver_us": 1e6 * spent / turns}
+    return {
+        "turns_per_s": len(turns) / wall,
+        "driver_us": 1e6 * spent / len(turns),
+        "workers_us": 1e6 * _busy_elsewhere(turns) / len(turns),
+    }
+
+
+def _busy_elsewhere(turns: list[Turn]) -> float:
+    """The processor time that workers spent between their first and their last turn."""
+    clocks: dict[str, list[float]] = {}
+    for turn in turns:
+        process, seconds = turn.finish.split()
+        clocks.setdefault(process, []).append(float(seconds))
+    here = clocks.pop(str(os.getpid()), [])
+    return sum(max(each) - min(each) for each in clocks.values()) if not here else 0.0
 
 
 async def requests(engine: Any, count: int, at_once: int) -> dict[str, float]:
@@ -107,6 +126,31 @@ async def requests(engine: Any, count: int, at_once: int) -> dict[str, float]:
     await asyncio.gather(*(work() for _ in range(at_once)))
     wall, spent = time.perf_counter() - started, time.process_time() - busy
     return {"turns_per_s": count / wall, "driver_us": 1e6 * spent / count}
+
+
+def driver_work(count: int = 400) -> dict[str, float]:
+    """What one process does with each turn of the scale model's load (512 ids in, 512 out) after
+    it was played: load it, give credit, write it down. In microseconds."""
+    ids, logprobs = [i % 50_000 for i in range(512)], [-0.1 - i / 512 for i in range(512)]
+    turns = [
+        Turn("a", "main", "x" * 2048, "y" * 2048, prompt_ids=ids[:], token_ids=ids[::-1],
+             logprobs=logprobs[:], trainable=True)
+        for _ in range(4)
+    ]  # fmt: skip
+    played = [Episode(str(i), "g", Task("t"), i, turns=turns, rewards={"a": i % 2})
+              for i in range(count)]  # fmt: skip
+    packed = [pickle.dumps(episode, protocol=5) for episode in played]
+    turns_played, marks = 4 * count, [time.process_time()]
+    loaded = [pickle.loads(each) for each in packed]
+    marks.append(time.process_time())
+    make_credit(CreditConfig()).samples(loaded)
+    marks.append(time.process_time())
+    with tempfile.TemporaryDirectory() as folder:
+        write_episodes(Path(folder) / "episodes.jsonl.gz", loaded)
+    marks.append(time.process_time())
+    spent = {key: 1e6 * (b - a) / turns_played for key, a, b in
+             zip(("load", "credit", "record"), marks, marks[1:], strict=False)}  # fmt: skip
+    return {**spent, "bytes": len(packed[0]) / 4}
 
 
 def through_ray(measure: Any, device: Device, workers: int, count: int, at_once: int) -> Any:
@@ -128,6 +172,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    os.environ.setdefault("RAY_worker_niceness", "0")
     import ray
 
     ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
@@ -148,6 +193,7 @@ def main() -> None:
     turn = asyncio.run(Device().act(request(0)))
     result = {
         "runs": runs,
+        "driver_us": driver_work(),
         "bytes_per_turn": len(pickle.dumps(turn)),
         "bytes_per_request": len(pickle.dumps(request(0))),
         "load": [round(x, 1) for x in os.getloadavg()],
@@ -156,9 +202,13 @@ def main() -> None:
         print(json.dumps(result))
         return
     for name, measured in runs.items():
-        speeds = [f"{figures['turns_per_s']:,.0f}" for figures in measured]
-        costs = [f"{figures['driver_us']:.0f}" for figures in measured]
-        print(f"{name:30} {', '.join(speeds):>24} turns/s {', '.join(costs):>16} µs of the driver")
+        speeds, driver, workers = (
+            ", ".join(f"{figures.get(key, 0):,.0f}" for figures in measured)
+            for key in ("turns_per_s", "driver_us", "workers_us")
+        )
+        print(f"{name:30} {speeds:>24} turns/s; a turn: {driver} µs here, {workers} on workers")
+    spent = ", ".join(f"{key} {value:,.0f}" for key, value in result["driver_us"].items())
+    print(f"a turn of 512 and 512 ids, then, in µs: {spent}")
     print(f"goals with {args.workers} workers: {GOAL_TURNS_PER_S:,} turns/s, {GOAL_DRIVER_US} µs")
     print(f"bytes: {result['bytes_per_turn']} a turn, {result['bytes_per_request']} a request")
     print(f"load of the machine: {result['load']}")

@@ -89,6 +89,7 @@ class WorkerPool(OwnEngine):
         self.clock: Clock = Clock()
         self.replaced = self.replayed = 0
         self._transport = transport
+        self._failures: tuple[type[Exception], ...] = (TimeoutError, *transport.lost)
         self._numbers = itertools.count(1)
         self._homes: OrderedDict[Key, int] = OrderedDict()
         self.shared = SharedWeights(transport)
@@ -296,7 +297,7 @@ class WorkerPool(OwnEngine):
             async with asyncio.timeout(self.patience_s):
                 await worker.ready.remote()
                 await self.shared.hand_over_all(worker)
-        except (TimeoutError, *self._transport.lost) as error:
+        except self._failures as error:
             log.warning("worker %d could not be replaced: %s", index, last_line(error))
         else:
             slot = self._slots[index] = _Slot(worker)
@@ -365,7 +366,7 @@ class WorkerPool(OwnEngine):
         try:
             async with asyncio.timeout(_STOP_S):
                 await worker.close.remote()
-        except (TimeoutError, *self._transport.lost) as error:
+        except self._failures as error:
             log.warning("a worker did not stop by itself: %s", last_line(error))
 
 

@@ -41,6 +41,17 @@ def test_every_second_is_counted_once_however_many_are_at_work() -> None:
     assert clock.lap() == {"generate": 0, "judge": 0, "wait": 128, "judge_meanwhile": 0}
 
 
+def test_what_workers_did_takes_the_place_of_waiting_for_them() -> None:
+    now = [0.0]
+    clock = Clock(lambda: now[0])
+    now[0] = 10.0
+    lap = {"generate": 4.0, "judge": 1.0, "wait": 1.0, "judge_meanwhile": 2.0}
+    clock.add_workers([lap, {**lap, "generate": 6.0, "wait": 3.0}])
+    assert clock.lap() == {"generate": 5, "judge": 1, "wait": 4, "judge_meanwhile": 2}
+    clock.add_workers([])
+    assert set(clock.lap().values()) == {0}
+
+
 RULING_S = 0.05
 
 
