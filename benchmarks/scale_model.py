@@ -1,6 +1,6 @@
 """A model of the pipeline on paper: what travels, how much, and what is full first at 8, 64 and
 1,024 GPUs. Sizes follow from the models' shapes; speeds are those that were measured
-(docs/results.md, docs/performance.md, benchmarks/scale_workers.py) or else the vendor's, marked so."""
+(docs/results.md, docs/performance.md, scale_workers.py) or else the vendor's, marked so."""
 
 from __future__ import annotations
 
