@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sparring.core.errors import ConfigError
+from sparring.learn.bf16_adam import Bfloat16AdamW
 from sparring.run.config import LearnConfig
 
 
@@ -21,9 +22,9 @@ class Optimizer:
     def __init__(self, parameters: dict[str, Any], config: LearnConfig) -> None:
         self.parameters = parameters
         self.masters = make_masters(parameters)
-        self.eight_bit = config.moments == "8bit"
+        self.moments = config.moments
         on_gpu = self.multi_tensor and all(m.is_cuda for m in self.masters.values())
-        self.fused = on_gpu and not self.eight_bit
+        self.fused = on_gpu and self.moments == "float32"
         self.gradients, self._views = _flat_gradients(parameters) if on_gpu else (None, [])
         options: dict[str, Any] = {
             "lr": config.lr,
@@ -32,8 +33,8 @@ class Optimizer:
         }
         masters = list(self.masters.values())
         self.adam: torch.optim.Optimizer
-        if self.eight_bit:
-            self.adam = _eight_bit_adam(self.multi_tensor)(masters, **options)
+        if self.moments != "float32":
+            self.adam = _small_adam(self.moments, self.multi_tensor)(masters, **options)
         else:
             foreach = None if self.multi_tensor else False
             self.adam = torch.optim.AdamW(
@@ -122,12 +123,18 @@ class Optimizer:
                     k: v.to(counted if k == "step" else master.device).clone()
                     for k, v in own.items()
                 }
-                if self.eight_bit:  # which counts in Python
+                if self.moments == "8bit":  # which counts in Python
                     self.adam.state[master]["step"] = int(own["step"])
 
 
-def _eight_bit_adam(whole: bool) -> Any:
-    """AdamW that keeps its moments in 8 bits, in blocks with a scale each."""
+def _small_adam(moments: str, whole: bool) -> Any:
+    """AdamW that keeps its moments in bfloat16, or in 8 bits, in blocks with a scale each."""
+    if not whole:
+        raise ConfigError(
+            f"learn.moments={moments} does not go with learn.shard; leave one of them out"
+        )
+    if moments == "bfloat16":
+        return Bfloat16AdamW
     try:
         from bitsandbytes.optim import AdamW8bit
     except ImportError as error:
@@ -135,8 +142,6 @@ def _eight_bit_adam(whole: bool) -> Any:
             "learn.moments=8bit needs bitsandbytes, which is not installed: "
             "pip install 'sparring[8bit]', or leave learn.moments out"
         ) from error
-    if not whole:
-        raise ConfigError("learn.moments=8bit does not go with learn.shard; leave one of them out")
     return AdamW8bit
 
 

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 
 from sparring.core.types import BASE, derive
 from sparring.models.loading import load_model
+from sparring.models.lora import AdaptedLinear, group_layers
+from sparring.models.quantized import QuantizedLinear, quantize_base
 from sparring.run.config import LearnConfig
 
 REFERENCE = "reference"  # begins the names of those that only score
@@ -212,6 +214,7 @@ class LoraPolicies(Policies):
             target_modules="all-linear",
             task_type="CAUSAL_LM",
         )
+        self._lora._register_custom_module({nn.Linear: AdaptedLinear})
         self._base = model.eval()
         self._peft: Any = None
         self._seed = seed
@@ -241,6 +244,7 @@ class LoraPolicies(Policies):
             torch.manual_seed(derive(self._seed, name))
             if self._peft is None:
                 self._peft = get_peft_model(self._base, self._lora, adapter_name=slot)
+                group_layers(self._base)
             else:
                 self._peft.add_adapter(slot, self._lora)
         self._peft.eval()
@@ -285,6 +289,9 @@ class LoraPolicies(Policies):
         """The base model with the adapter folded in. It takes the base's place: nothing else can
         be asked of these policies afterwards."""
         self.check(name)
+        for layer in self._base.modules():
+            if isinstance(layer, AdaptedLinear) and isinstance(layer.base_layer, QuantizedLinear):
+                layer.base_layer = layer.base_layer.whole()
         return self._peft.merge_and_unload(adapter_names=[slot_name(name)])
 
 
@@ -304,6 +311,8 @@ def wrap_model(model: Any, tokenizer: Any, config: LearnConfig, *, seed: int = 0
     """Policies on a base model that is loaded already."""
     if config.weights == "full":
         return FullPolicies(model, tokenizer)
+    if config.quantize is not None:
+        quantize_base(model, config.quantize)
     return LoraPolicies(
         model,
         tokenizer,

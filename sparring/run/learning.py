@@ -35,6 +35,7 @@ class LearnConfig(Section):
     lora_r: int = Field(16, ge=1)
     lora_alpha: int = Field(32, ge=1)
     lora_dropout: float = Field(0.0, ge=0, lt=1)  # at work under likelihood and preference only
+    quantize: Literal["8bit", "4bit"] | None = None  # LoRA's frozen base; 4bit: by bitsandbytes
     lr: float = Field(1e-5, gt=0)
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     lr_floor: float = Field(0.05, ge=0, le=1)  # share of lr that linear and cosine end at
@@ -45,7 +46,8 @@ class LearnConfig(Section):
     betas: tuple[Beta, Beta] = (0.9, 0.99)
     weight_decay: float = Field(0.0, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
-    moments: Literal["float32", "8bit"] = "float32"  # what AdamW keeps; 8bit: bitsandbytes
+    # What AdamW's moments are kept in; 8bit: by bitsandbytes.
+    moments: Literal["float32", "bfloat16", "8bit"] = "float32"
     # Each iteration begins with the first weights, and its own schedule of lr, not with the last.
     restart: bool = False
     epochs: int = Field(1, ge=1)
@@ -107,6 +109,15 @@ class LearnConfig(Section):
     def corrects(self) -> bool:
         """Whether the engine's logprobs and the learner's are kept apart."""
         return self.importance_sampling_mode is not None or self.rollout_rs is not None
+
+    @model_validator(mode="after")
+    def _quantized(self) -> Self:
+        if self.quantize is not None and (self.weights == "full" or self.shard):
+            raise ValueError(
+                f"quantize {self.quantize} is for the frozen base of adapters, in one process: it "
+                "goes with weights: lora, and not with shard"
+            )
+        return self
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from sparring.engines.local.families import FAMILIES, Family, Rope, unsupported_family, window_of
 from sparring.models.logits import LogitShape, logit_shape
+from sparring.models.quantized import is_quantized
 
 Cache = tuple[Tensor, Tensor]  # keys and values of one layer, each heads × blocks × BLOCK × width
 
@@ -27,6 +28,8 @@ def unsupported(model: Any) -> str:
     config = model.config
     if any(type(weight.data).__name__ == "DTensor" for weight in model.parameters()):
         return "its weights are spread over several processes"
+    if is_quantized(model):
+        return "its weights are quantized"
     return unsupported_family(config)
 
 

@@ -1,0 +1,155 @@
+"""LoRA layers whose base and adapter products are one autograd function. peft's own widens each
+layer's input to the adapter's float32 and keeps that copy for the backward pass; here the input is
+kept once, as it is, also for q, k and v or gate and up, whose adapters are one product.
+
+Shapes: N positions, I inputs, O outputs, R ranks of all layers of a group together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from peft.tuners.lora import Linear
+from torch import Tensor, nn
+
+from sparring.models.quantized import Bits, QuantizedLinear, dense_weight
+
+GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # layers with one input
+
+
+class AdaptedLinear(Linear):
+    """peft's layer, with its products fused where no dropout is at work."""
+
+    def __init__(self, *args: Any, **words: Any) -> None:
+        super().__init__(*args, **words)
+        # All layers that are given the same input, in order, where there are others; and what the
+        # first of them computed for this one: the input, and the output.
+        self.group: tuple[AdaptedLinear, ...] = ()
+        self.computed: tuple[Tensor, Tensor] | None = None
+
+    def forward(self, x: Tensor, *args: Any, **words: Any) -> Tensor:
+        group = self.group or (self,)
+        if not all(layer.is_plain() for layer in group):
+            result: Tensor = super().forward(x, *args, **words)
+            return result
+        computed, self.computed = self.computed, None
+        if computed is not None and computed[0] is x:
+            return computed[1]
+        if group[0] is not self:  # which was given something else
+            return _apply(x, (self,))[0]
+        own, *others = _apply(x, group)
+        for layer, output in zip(group[1:], others, strict=True):
+            layer.computed = (x, output)
+        return own
+
+    def is_plain(self) -> bool:
+        """Whether the output is base(x) + scaling · up(down(x)) of one adapter."""
+        if self.disable_adapters or self.merged or len(self.active_adapters) != 1:
+            return False
+        name = self.active_adapters[0]
+        dropout = self.lora_dropout[name]
+        return name not in self.lora_variant and not (
+            self.training and isinstance(dropout, nn.Dropout) and dropout.p > 0
+        )
+
+
+def group_layers(model: Any) -> None:
+    """Tell adapted layers of a model which others are given the same input."""
+    for owner in model.modules():
+        for names in GROUPS:
+            children = [getattr(owner, name, None) for name in names]
+            layers = tuple(child for child in children if isinstance(child, AdaptedLinear))
+            if len(layers) == len(names):
+                for layer in layers:
+                    layer.group = layers
+
+
+class _Spec(NamedTuple):
+    """What is constant of a layer."""
+
+    scaling: float
+    rank: int
+    bits: Bits | None  # of a quantized base
+    shape: tuple[int, int]
+
+
+def _apply(x: Tensor, layers: tuple[AdaptedLinear, ...]) -> tuple[Tensor, ...]:
+    specs, tensors = [], []
+    for layer in layers:
+        base: Any = layer.get_base_layer()
+        name = layer.active_adapters[0]
+        down: Any = layer.lora_A[name].weight
+        up: Any = layer.lora_B[name].weight
+        weight, scale, bits = (
+            (base.codes, base.scales, base.bits)
+            if isinstance(base, QuantizedLinear)
+            else (base.weight, None, None)
+        )
+        shape = (base.out_features, base.in_features)
+        specs.append(_Spec(layer.scaling[name], len(down), bits, shape))
+        tensors += [weight, scale, base.bias, down, up]
+    outputs: tuple[Tensor, ...] = _Products.apply(x, tuple(specs), *tensors)
+    return outputs
+
+
+class _Products(torch.autograd.Function):
+    """The outputs of layers that share their input. Of the frozen base no gradient is made."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, specs: tuple[_Spec, ...], *tensors: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        x_NI = x.reshape(-1, x.shape[-1])
+        layers = _by_layer(tensors)
+        down_RI = torch.cat([down for *_, down, _ in layers]).to(x.dtype)
+        low_NR = x_NI @ down_RI.T
+        outputs = []
+        for spec, layer, own_Nr in zip(specs, layers, _split(low_NR, specs), strict=True):
+            weight, scale, bias, _, up_Or = layer
+            y_NO = F.linear(x_NI, _dense(weight, scale, spec, x.dtype), bias)
+            y_NO.addmm_(own_Nr, (up_Or * spec.scaling).to(x.dtype).T)
+            outputs.append(y_NO.view(*x.shape[:-1], -1))
+        ctx.save_for_backward(x_NI, low_NR, *tensors)
+        ctx.specs, ctx.shape = specs, x.shape
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        x_NI, low_NR, *tensors = ctx.saved_tensors
+        layers = _by_layer(tensors)
+        given = [gradient.reshape(len(x_NI), -1) for gradient in gradients]
+        ups = [
+            (up * s.scaling).to(x_NI.dtype) for (*_, up), s in zip(layers, ctx.specs, strict=True)
+        ]
+        pulled_NR = torch.cat([g_NO @ up_Or for g_NO, up_Or in zip(given, ups, strict=True)], 1)
+        x_grad = None
+        if ctx.needs_input_grad[0]:
+            grad_NI = pulled_NR @ torch.cat([down for *_, down, _ in layers]).to(x_NI.dtype)
+            for spec, (weight, scale, *_), g_NO in zip(ctx.specs, layers, given, strict=True):
+                grad_NI.addmm_(g_NO, _dense(weight, scale, spec, x_NI.dtype))
+            x_grad = grad_NI.view(ctx.shape)
+        down_grads = (pulled_NR.T @ x_NI).split([spec.rank for spec in ctx.specs])
+        wanted: list[Tensor | None] = []
+        for spec, layer, g_NO, own_Nr, down_grad in zip(
+            ctx.specs, layers, given, _split(low_NR, ctx.specs), down_grads, strict=True
+        ):
+            up_grad = (g_NO.T @ own_Nr).to(layer[4].dtype) * spec.scaling
+            wanted += [None, None, None, down_grad.to(layer[3].dtype), up_grad]
+        return x_grad, None, *wanted
+
+
+def _by_layer(tensors: Any) -> list[Any]:
+    """weight, scale, bias, down, up of each."""
+    return [tensors[i : i + 5] for i in range(0, len(tensors), 5)]
+
+
+def _split(low_NR: Tensor, specs: tuple[_Spec, ...]) -> tuple[Tensor, ...]:
+    return low_NR.split([spec.rank for spec in specs], dim=1)
+
+
+def _dense(weight: Tensor, scale: Tensor | None, spec: _Spec, dtype: torch.dtype) -> Tensor:
+    if scale is None or spec.bits is None:
+        return weight
+    return dense_weight(weight, scale, spec.bits, spec.shape, dtype)
