@@ -20,7 +20,8 @@ from sparring.run.rundir import RunError
 Result = TypeVar("Result")
 AGAIN = 75  # the exit code that means: resume me
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-GRACE_S = 10.0  # for a batch of games or questions to end; a scheduler kills after 30 or more
+GRACE_S = 10.0  # for weights that are moving: what is given up then may be many iterations
+BATCH_GRACE_S = 3.0  # for a batch of games or questions: nothing but the batch is given up
 _SAME_S = 2.0  # launchers pass on signals that the process has got already; they are one request
 
 
@@ -45,7 +46,7 @@ class _State:
         self.asked_at = math.inf
         self.listening = 0
         self.deferred: list[str] = []  # what is ended first, innermost last
-        self.limited = False  # whether what is under way may be given up
+        self.limit_s = math.inf  # after which what is under way is given up
         self.left = False  # whether `Left` was raised
         self.over = False  # whether nothing waits any more
         self.wake: list[Any] = []  # called when a signal comes
@@ -106,8 +107,8 @@ def check() -> None:
     """For loops that may take long inside `limited`, in any thread: ends them when it is time."""
     if _state.over:
         raise GivenUp("nothing waits for this any more")
-    if _state.limited and time.monotonic() > _state.asked_at + _grace():
-        raise GivenUp(f"{_name()} came, and this was not done within {GRACE_S:g} s")
+    if time.monotonic() > _state.asked_at + _grace():
+        raise _given_up()
 
 
 def end_threads() -> None:
@@ -116,18 +117,19 @@ def end_threads() -> None:
 
 
 @contextmanager
-def limited() -> Iterator[None]:
-    """The time in which what is under way may be given up after a signal: nothing but itself is
-    lost by that."""
-    before, _state.limited = _state.limited, True
+def limited(seconds: float | None = None) -> Iterator[None]:
+    """The time in which what is under way may be given up, so many seconds after a signal
+    (`GRACE_S`)."""
+    before, _state.limit_s = _state.limit_s, GRACE_S if seconds is None else seconds
     try:
         yield
     finally:
-        _state.limited = before
+        _state.limit_s = before
 
 
-async def in_time(work: Coroutine[Any, Any, Result]) -> Result:
-    """What `work` comes to. After a signal it is given its time to end and then cancelled."""
+async def in_time(work: Coroutine[Any, Any, Result], seconds: float | None = None) -> Result:
+    """What `work` comes to. After a signal it is given its time to end (`BATCH_GRACE_S`) and then
+    cancelled."""
     task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
     came = asyncio.Event()
 
@@ -139,14 +141,14 @@ async def in_time(work: Coroutine[Any, Any, Result]) -> Result:
     if asked():
         came.set()
     try:
-        with limited():
+        with limited(BATCH_GRACE_S if seconds is None else seconds):
             await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
             # A warning may be followed by a request that has less time.
             while not task.done() and (left := _state.asked_at + _grace() - time.monotonic()) > 0:
                 await asyncio.wait({task}, timeout=min(left, 0.5))
             if not task.done():
                 await _cancel(task)
-                raise GivenUp(f"{_name()} came, and this was not done within {GRACE_S:g} s")
+                raise _given_up()
             return task.result()
     finally:
         _state.wake.remove(wake)
@@ -161,7 +163,11 @@ async def _cancel(task: asyncio.Future[Any]) -> None:
 
 def _grace() -> float:
     """SIGUSR1 is a warning minutes ahead, and then there is time to end what is under way."""
-    return math.inf if set(_state.signals) <= {signal.SIGUSR1} else GRACE_S
+    return math.inf if set(_state.signals) <= {signal.SIGUSR1} else _state.limit_s
+
+
+def _given_up() -> GivenUp:
+    return GivenUp(f"{_name()} came, and this was not done within {_state.limit_s:g} s")
 
 
 def _name() -> str:
@@ -186,7 +192,7 @@ def _on_signal(number: int, frame: Any) -> None:
         _state.left = True
         raise Left
     if len(_state.signals) == 1:
-        limit = f", or in {GRACE_S:g} s" if _state.limited and _grace() < math.inf else ""
+        limit = f", or in {_grace():g} s" if _grace() < math.inf else ""
         after = f"leaving after this {_state.deferred[-1]}{limit}"
         _write_line(f"{_name()}: {after}; a second one leaves at once")
     for wake in _state.wake:

@@ -181,7 +181,7 @@ async def _iterate(
     metrics |= {f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()}
     if due(config.evaluate.every, config, iteration) or wanted(config):
         with _given_up_at_checkpoint(run, config):
-            metrics |= await interrupt.in_time(_measure(run, parts, iteration))
+            metrics |= await interrupt.in_time(_measure(run, parts, iteration), interrupt.GRACE_S)
     if joined:
         await measure(
             parts.opponents, joined, parts.games, parts.engine.act, as_trained(config), config.seed

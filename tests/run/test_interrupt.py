@@ -26,6 +26,7 @@ from sparring.training.loop import _given_up_at_checkpoint
 
 def test_what_does_not_end_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupt, "GRACE_S", 0.2)
+    monkeypatch.setattr(interrupt, "BATCH_GRACE_S", 0.2)
     ended = []
 
     async def judge() -> None:
@@ -51,6 +52,7 @@ def test_what_does_not_end_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_warning_long_ahead_gives_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupt, "GRACE_S", 0.0)
+    monkeypatch.setattr(interrupt, "BATCH_GRACE_S", 0.0)
 
     async def work(seconds: float) -> str:
         if not interrupt.asked():
@@ -121,11 +123,11 @@ def at_batch(count: int, number: int, hang: bool = False) -> None:
     from sparring.evaluation import benchmark
     from sparring.pipelines.coherent_math import gsm8k
 
-    interrupt.GRACE_S = 0.3 if hang else 60.0
+    interrupt.GRACE_S = interrupt.BATCH_GRACE_S = 0.3 if hang else 60.0
     benchmark.batch_size = gsm8k.batch_size = lambda engine: 4
     usual, begun = interrupt.in_time, 0
 
-    async def signalled(work: Any) -> Any:
+    async def signalled(work: Any, *seconds: float) -> Any:
         nonlocal begun
         begun += 1
 
@@ -136,7 +138,7 @@ def at_batch(count: int, number: int, hang: bool = False) -> None:
                     await asyncio.sleep(120)
             return await work
 
-        return await usual(slow())
+        return await usual(slow(), *seconds)
 
     interrupt.in_time = signalled
 
@@ -190,6 +192,7 @@ def test_learning_that_does_not_end_in_time_is_given_up_for_the_last_checkpoint(
 ) -> None:
     """The weights have moved: what a resumed run repeats begins at a checkpoint on disk."""
     monkeypatch.setattr(interrupt, "GRACE_S", 0.2)
+    monkeypatch.setattr(interrupt, "BATCH_GRACE_S", 0.2)
     (tmp_path / "checkpoints" / "step_000002").mkdir(parents=True)
     config = make_config({"games": {"kuhn": {}}, "iterations": 9})
     with (
