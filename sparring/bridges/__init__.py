@@ -10,7 +10,7 @@ plugin = Plugin(
             "pyspiel",
             "pip install 'sparring[openspiel]'",
             game="sparring.bridges.openspiel:open_game",
-            listing="sparring.bridges.openspiel:listing",
+            listing="sparring.bridges.openspiel_loading:listing",
             solver="sparring.bridges.openspiel:cfr_average",
         ),
         "gym": Bridge(

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyspiel
 
+from sparring.bridges.openspiel_loading import ORDINALS, load_spiel
 from sparring.bridges.openspiel_words import (
     RULES,
     action_names,
@@ -20,9 +21,7 @@ from sparring.bridges.openspiel_words import (
     terse_state,
 )
 from sparring.core.answers import ask, check_style, limit, named
-from sparring.core.errors import ConfigError, UnknownName
 from sparring.core.game import Forfeit, Game, Outcome
-from sparring.core.nearest import nearest
 from sparring.core.table import Table
 from sparring.core.tree import Branch, Infoset, Tree, TreeTooLarge, cost_of_forfeit, grow
 from sparring.core.types import Task, Turn, View, VoidGame
@@ -30,8 +29,6 @@ from sparring.evaluation.best_response import best_actions
 from sparring.run.game_options import Count, Tokens
 
 Kind = pyspiel.GameType
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth",
-            "tenth")  # fmt: skip
 # A board says all that matters in these, however it came about.
 BOARDS = ("tic_tac_toe", "connect_four", "mnk", "breakthrough", "nim", "hex", "y", "clobber")
 SOLVED = {"most": 6_000, "most_nodes": 10_000}  # of a game that is small enough to be solved
@@ -45,6 +42,7 @@ class Position(NamedTuple):
     player: int
     state: Any
     describe: Callable[[], str]
+    names: Callable[[], tuple[str, ...]]  # of the legal actions, in words
 
     def __str__(self) -> str:
         return self.describe()
@@ -146,16 +144,17 @@ class OpenSpielGame(Game):
 
     def position(self, state: Any, player: int) -> Position:
         now = state.clone()
-        board = now if self.open_board else None
-        return Position(self.key(state, player), player, board, partial(self.describe, now, player))
+        return Position(
+            self.key(state, player),
+            player,
+            now if self.open_board else None,
+            partial(state_in_words, self.spiel, now, player),
+            partial(action_names, self.spiel, now, player, terse=False),
+        )
 
-    def describe(self, state: Any, player: int) -> str:
-        words = state_in_words(self.spiel, state, player)
-        if self.style != "terse":
-            return words
-        names = action_names(self.spiel, state, player, terse=False)
-        pairs = zip(self.actions(state, player), names, strict=True)
-        return "\n".join([words, ", ".join(f"{code}: {name}" for code, name in pairs)])
+    def action_names(self, view: View) -> tuple[str, ...]:
+        names: tuple[str, ...] = view.state.names()
+        return names
 
     def key(self, state: Any, player: int) -> str:
         """What tells one information state from another."""
@@ -181,7 +180,7 @@ class OpenSpielGame(Game):
     def need_tree(self) -> Tree:
         tree = _tree(self.string, **self.options())
         if isinstance(tree, TreeTooLarge):
-            raise tree
+            raise tree.with_size()
         return tree
 
 
@@ -241,7 +240,8 @@ def make_tree(game: OpenSpielGame, **limits: int) -> Tree:
     boards = kind.short_name in BOARDS
     root = (game.spiel.new_initial_state(), ())
     tree = Tree(game.seats, forfeits, game.limits())
-    return grow(tree, root, expand, same=same if boards else None, name=game.string, **limits)
+    name = f"openspiel:{game.string}"
+    return grow(tree, root, expand, same=same if boards else None, name=name, **limits)
 
 
 # ── programs ────────────────────────────────────────────────────────────────────────────────────
@@ -308,19 +308,8 @@ def cfr_average(string: str, iterations: int) -> dict[str, list[float]]:
 @cache
 def open_game(string: str) -> type[OpenSpielGame]:
     """The game of a string such as `liars_dice(dice_sides=4)`, with the programs that play it."""
-    name = string.partition("(")[0]
-    if name not in pyspiel.registered_names():
-        raise UnknownName(
-            f"OpenSpiel has no game {name!r}; {nearest(name, pyspiel.registered_names())}"
-        )
-    try:
-        spiel = pyspiel.load_game(string)
-    except pyspiel.SpielError as error:
-        raise ConfigError(f"OpenSpiel cannot load {string}: {_first_line(error)}") from error
+    spiel = load_spiel(string)
     kind = spiel.get_type()
-    reason = refusal(spiel)
-    if reason:
-        raise ConfigError(f"openspiel:{string} cannot be played here: {reason}")
     attributes: dict[str, Any] = {
         "spiel": spiel,
         "string": string,
@@ -358,34 +347,5 @@ def _is_small(kind: type[OpenSpielGame]) -> bool:
     return True
 
 
-def refusal(spiel: Any) -> str:
-    """Why a game cannot be played at a table; nothing where it can."""
-    kind = spiel.get_type()
-    if kind.dynamics == Kind.Dynamics.MEAN_FIELD:
-        return "it is a mean field game, whose players are a crowd"
-    if spiel.num_players() > len(ORDINALS):
-        return f"it has {spiel.num_players()} players, and a table has {len(ORDINALS)} seats"
-    hidden = kind.information != Kind.Information.PERFECT_INFORMATION
-    texts = kind.provides_information_state_string or kind.provides_observation_string
-    if hidden and not texts:
-        return "it gives no text of what a player knows"
-    return ""
-
-
-def listing() -> dict[str, str]:
-    """Every game that loads without parameters and can be played, with a line on it."""
-    lines = {}
-    for kind in pyspiel.registered_games():
-        if kind.default_loadable:
-            spiel = pyspiel.load_game(kind.short_name)
-            if not refusal(spiel):
-                lines[kind.short_name] = f"{kind.long_name}, {spiel.num_players()} players"
-    return lines
-
-
 def _history(state: Any) -> list[int]:
     return [int(action) for action in state.history()]
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

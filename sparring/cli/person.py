@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sparring.core.game import Game
 from sparring.core.table import Speak
 from sparring.core.types import Episode, Request, Turn
 
@@ -41,7 +42,7 @@ def play_in_terminal(
 
     async def match() -> Episode:
         async with opened([game]):
-            speak = with_person(engine.act, input, say)
+            speak = with_person(engine.act, input, say, game)
             return await play(job, speak, sampling=trained_sampling(policy))
 
     try:
@@ -53,7 +54,12 @@ def play_in_terminal(
     say(closing(episode, mine))
 
 
-def with_person(speak: Speak, ask: Callable[[str], str], say: Callable[[str], None]) -> Speak:
+def with_person(
+    speak: Speak,
+    ask: Callable[[str], str],
+    say: Callable[[str], None],
+    game: Game,
+) -> Speak:
     """Requests of the policy `person` go to the keyboard, all others on to the engine. What the
     others reply is not printed: what a player may know of it is in the next prompt."""
 
@@ -62,17 +68,22 @@ def with_person(speak: Speak, ask: Callable[[str], str], say: Callable[[str], No
             turn = await speak(request)
             say(f"({request.seat} has moved)")
             return turn
-        prompt = request.messages[-1]["content"]
-        state = f"\n{picture(request.view.state)}" if request.view and len(prompt) < _TERSE else ""
-        actions = request.view.actions if request.view else ()
-        choices = f"{state}\n[{', '.join(actions)}]" if request.view else ""
-        text = await _typed(ask, f"{prompt}{choices}\n{request.seat}> ")
-        while actions and text.strip() not in actions:
-            again = f"{text.strip()!r} is not one of: {', '.join(actions)}\n{request.seat}> "
-            text = await _typed(ask, again)
-        return Turn(
-            seat=request.seat, policy=PERSON, prompt=prompt, text=text.strip(), finish="person"
+        prompt, view = request.messages[-1]["content"], request.view
+        actions, names = (view.actions, game.action_names(view)) if view else ((), ())
+        terse = len(prompt) < _TERSE
+        position = picture(game.in_words(view)) if view and terse else prompt
+        listed = ", ".join(
+            action if action == name else f"{action}: {name}"
+            for action, name in zip(actions, names, strict=True)
         )
+        choices = f"\n[{listed}]" if view else ""
+        text = (await _typed(ask, f"{position}{choices}\n{request.seat}> ")).strip()
+        while actions and text not in actions and text not in names:
+            again = f"{text!r} is not one of: {listed}\n{request.seat}> "
+            text = (await _typed(ask, again)).strip()
+        if text in names:
+            text = actions[names.index(text)]
+        return Turn(seat=request.seat, policy=PERSON, prompt=prompt, text=text, finish="person")
 
     return answer
 

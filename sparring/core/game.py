@@ -133,7 +133,10 @@ class Game:
 
     def need_tree(self) -> Tree:
         """The tree, or an error that says why there is none and how to estimate instead."""
-        tree = self.tree()
+        try:
+            tree = self.tree()
+        except TreeTooLarge as error:
+            raise error.with_size() from None
         if tree is None:
             raise TreeTooLarge(
                 f"{type(self).__name__} has no tree to measure a policy in; a match estimates: "
@@ -157,6 +160,14 @@ class Game:
         """A position as the player to move sees it, as SVG or HTML, for a browser; an
         element with `data-action` is a move to click on."""
         return ""
+
+    def action_names(self, view: View) -> tuple[str, ...]:
+        """The actions of a view as a person reads them, where a style has codes for them."""
+        return view.actions
+
+    def in_words(self, view: View) -> Any:
+        """A position as a person reads it in a terminal, where the prompt is terse."""
+        return view.state
 
     def record(self, episode: Episode) -> dict[str, Any]:
         """What a person looks for first in a line of recorded games."""

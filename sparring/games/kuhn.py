@@ -20,6 +20,12 @@ WORDS = {"": ("check", "bet"), "p": ("check", "bet"), "b": ("fold", "call"), "pb
 INFOSETS = tuple(card + history for history in WORDS for card in CARDS)
 VALUE = -1 / 18  # of the game to the first player
 NAMES = {"J": "Jack", "Q": "Queen", "K": "King"}
+SO_FAR = {
+    "": "You act first.",
+    "p": "The other player checked.",
+    "b": "The other player bet.",
+    "pb": "You checked, the other player bet.",
+}
 
 
 def to_move(history: str) -> int:
@@ -103,6 +109,12 @@ class KuhnPoker(Game):
         check, bet = WORDS[infoset[1:]]
         return ("p", "b") if self.style == "terse" else (check, bet)
 
+    def action_names(self, view: View) -> tuple[str, ...]:
+        return WORDS[view.state[1:]]
+
+    def in_words(self, view: View) -> str:
+        return f"Your card: {NAMES[view.state[0]]}. {SO_FAR[view.state[1:]]}"
+
     def board(self, episode: Episode) -> list[Frame]:
         from sparring.games.boards import kuhn_frames
 
@@ -142,14 +154,7 @@ class KuhnPoker(Game):
     def prompt(self, infoset: str) -> str:
         if self.style == "terse":
             return infoset
-        card, history = NAMES[infoset[0]], infoset[1:]
-        check, bet = WORDS[history]
-        so_far = {
-            "": "You act first.",
-            "p": "The other player checked.",
-            "b": "The other player bet.",
-            "pb": "You checked, the other player bet.",
-        }[history]
+        check, bet = WORDS[infoset[1:]]
         if self.style == "short":
             rules = "Kuhn poker with Jack < Queen < King. One chip each is in the pot."
         else:
@@ -162,4 +167,4 @@ class KuhnPoker(Game):
                 "An illegal action ends the hand and costs you 1.5 chips."
             )
         closing = ask(self.style, f"{check} or {bet}")
-        return f"{rules}\nYour card: {card}. {so_far}\n{closing}"
+        return f"{rules}\n{self.in_words(self.view(infoset))}\n{closing}"

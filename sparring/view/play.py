@@ -116,6 +116,7 @@ class Session:
                 "prompt": "\n\n".join(m["content"] for m in self.request.messages),
                 "scene": self.game.scene(view, self.seat) if view else "",
                 "actions": list(view.actions) if view else [],
+                "names": list(self.game.action_names(view)) if view else [],
                 "closed": self.closed,
             }
         return values

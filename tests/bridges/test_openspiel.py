@@ -9,7 +9,7 @@ import pytest
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError, UnknownName
 from sparring.core.tree import TreeTooLarge
-from sparring.core.types import Sampling, Turn
+from sparring.core.types import Sampling, Turn, View
 from sparring.evaluation.arena import match
 from sparring.evaluation.best_response import exploit, uniform
 from sparring.run.games import load_game
@@ -20,7 +20,8 @@ bridge = pytest.importorskip("sparring.bridges.openspiel")
 policies = pytest.importorskip("open_spiel.python.policy")
 theirs = pytest.importorskip("open_spiel.python.algorithms.exploitability")
 scores = pytest.importorskip("open_spiel.python.algorithms.expected_game_score")
-cfr_average, listing, make_tree = bridge.cfr_average, bridge.listing, bridge.make_tree
+loading = pytest.importorskip("sparring.bridges.openspiel_loading")
+cfr_average, listing, make_tree = bridge.cfr_average, loading.listing, bridge.make_tree
 
 SMALL = ["kuhn_poker", "leduc_poker", "liars_dice(dice_sides=4)", "kuhn_poker(players=3)"]
 
@@ -147,10 +148,9 @@ def test_a_person_reads_words_and_what_the_codes_mean():
     state = game.spiel.new_initial_state()
     for action in (0, 5, 2):  # a Jack, a King, a raise
         state.apply_action(action)
-    shown = str(game.position(state, 1))
-    assert shown == (
-        "Your card: King. First round: the other player raises.\nf: fold, c: call, r: raise"
-    )
+    view = View(game.position(state, 1), game.actions(state, 1))
+    assert str(game.in_words(view)) == "Your card: King. First round: the other player raises."
+    assert view.actions == ("f", "c", "r") and game.action_names(view) == ("fold", "call", "raise")
 
 
 def test_an_illegal_action_costs_the_games_worst():
@@ -215,6 +215,17 @@ def test_a_chance_node_without_outcomes_stops_no_run():
 def test_the_listing_names_what_can_be_played():
     found = listing()
     assert len(found) > 90 and "leduc_poker" in found and "mfg_garnet" not in found
+
+
+def test_what_openspiel_prints_about_a_game_is_one_line_of_the_log(capfd, caplog):
+    loading.load_spiel("quoridor")
+    assert capfd.readouterr().err == ""
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "OpenSpiel says of quoridor"
+    ]
+    caplog.clear()
+    loading.load_spiel("kuhn_poker")
+    assert not caplog.records
 
 
 def test_a_missing_package_is_named_with_the_command_that_adds_it(monkeypatch):

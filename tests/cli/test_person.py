@@ -9,7 +9,9 @@ import pytest
 from terminal import on_terminal
 
 from sparring.cli.person import PERSON, closing, picture, with_person
+from sparring.core.game import Game
 from sparring.core.types import Episode, Request, Sampling, Task, Turn, View
+from sparring.games.kuhn import KuhnPoker
 
 
 def test_pictures() -> None:
@@ -36,7 +38,7 @@ def test_requests_go_to_whoever_they_are_for() -> None:
         asked.append(prompt)
         return next(typed)
 
-    speak = with_person(engine, ask, said.append)
+    speak = with_person(engine, ask, said.append, Game())
     view = View("X...O....", ("1", "2"))
 
     def act(*args: Any) -> Turn:
@@ -44,13 +46,31 @@ def test_requests_go_to_whoever_they_are_for() -> None:
 
     mine = act(PERSON, "-", view)
     assert (mine.text, mine.policy, mine.trainable, mine.token_ids) == ("2", PERSON, False, [])
-    assert asked == ["-\nX . .\n. O .\n. . .\n[1, 2]\nx> ", "'9' is not one of: 1, 2\nx> "]
+    assert asked == ["X . .\n. O .\n. . .\n[1, 2]\nx> ", "'9' is not one of: 1, 2\nx> "]
     act(PERSON, "Read this long prompt, which says it all in words.", view)
     assert asked[2].splitlines()[1:] == ["[1, 2]", "x> "]
     act(PERSON, "Speak freely.", None)
     assert asked[3] == "Speak freely.\nx> "
     assert act("main", "-", view).text == "engine's word"
     assert said == ["(x has moved)"] and len(asked) == 4
+
+
+def test_codes_for_actions_are_explained_and_may_be_typed_as_words() -> None:
+    typed, asked = iter(["raise", "call"]), list[str]()
+
+    async def nobody(wanted: Request) -> Turn:
+        raise AssertionError("it is the person's turn")
+
+    def ask(prompt: str) -> str:
+        asked.append(prompt)
+        return next(typed)
+
+    game = KuhnPoker(style="terse")
+    speak = with_person(nobody, ask, print, game)
+    turn: Turn = asyncio.run(speak(request(PERSON, "Qb", game.view("Qb"))))  # type: ignore[arg-type]
+    assert asked[0] == "Your card: Queen. The other player bet.\n[p: fold, b: call]\nx> "
+    assert asked[1] == "'raise' is not one of: p: fold, b: call\nx> "
+    assert turn.text == "b"
 
 
 @pytest.mark.parametrize(

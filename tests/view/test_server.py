@@ -159,6 +159,7 @@ def test_a_policy_says_how_likely_it_would_choose_each_action() -> None:
         session.task = asyncio.create_task(session.run())
         await session.settle()
         hint = session.hint()
+        assert session.state()["asked"]["names"] == ["check", "bet"]  # what the buttons say
         await session.reply("p")
         return hint, session.state()
 

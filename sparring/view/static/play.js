@@ -70,7 +70,7 @@ export const Play = ({ run }) => {
     ${asked && html`<div class="card table"><p class="intro">You are <b>${seatName(state.seat)}</b>.</p>
       ${asked.scene && html`<${Scene} scene=${asked.scene} onMove=${move} />`}
       ${(!asked.scene || asked.prompt.length > 40) && html`<details open=${!asked.scene}><summary>The prompt in words</summary><pre>${asked.prompt}</pre></details>`}
-      <div class="controls">${asked.actions.map((action) => html`<button disabled=${busy} onClick=${() => move(action)}>${action}${hint && html` <small>${percent(hint[action] ?? 0)}</small>`}</button>`)}</div>
+      <div class="controls">${asked.actions.map((action, i) => html`<button disabled=${busy} onClick=${() => move(action)}>${asked.names[i]}${hint && html` <small>${percent(hint[action] ?? 0)}</small>`}</button>`)}</div>
       ${!asked.closed && html`<form class="tools" onSubmit=${(event) => { event.preventDefault(); move(new FormData(event.target).get("text")); event.target.reset(); }}><label class="wide"><span>In your own words</span><textarea name="text" rows="3" required></textarea></label><button disabled=${busy}>Say it</button></form>`}
       <button class="plain" onClick=${() => ask(`/api/play/${state.id}`, { hint: true }).then((found) => (Object.keys(found.hint).length ? setHint(found.hint) : setProblem("This player gives no probabilities: they are known for one-token replies of a policy on this machine.")), (e) => setProblem(e.message))}>What would it do here?</button></div>`}
     ${state?.over && html`<${Over} game=${state.over} seat=${state.seat} />`}`;
