@@ -145,10 +145,13 @@ def find_data(name: str, data: str | None) -> str:
     source = data or (os.environ.get("MBPP_DATASET_PATH") if name == "mbpp" else None)
     if source:
         return source
+    kept = Path(os.environ.get("SPARRING_DATA") or ".") / evalplus.FILES.get(name, f"{name}.jsonl")
+    if os.environ.get("SPARRING_DATA") and kept.exists():
+        return str(kept)
     if name in evalplus.FILES:
         raise ConfigError(
             f"where is {name}? Give --data with {evalplus.FILES[name]}, as EvalPlus publishes it, "
-            "or with a folder that holds it"
+            "or with a folder that holds it; SPARRING_DATA may name such a folder for good"
         )
     variable = ", or set MBPP_DATASET_PATH" if name == "mbpp" else ""
     raise ConfigError(

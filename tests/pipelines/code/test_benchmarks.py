@@ -18,7 +18,7 @@ from sparring.judge.python.judge import Judge
 from sparring.judge.sandbox import probe
 from sparring.pipelines.code import humaneval, mbpp
 from sparring.pipelines.code.attempts import Question, attempt_all, attempt_stats, cut, details
-from sparring.pipelines.code.benchmarks import eval_benchmark, parse_k
+from sparring.pipelines.code.benchmarks import eval_benchmark, find_data, parse_k
 
 jailed = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 
@@ -203,10 +203,23 @@ def test_variables_override(mbpp_file: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert evaluate("mbpp", "nano", None)[0] == 2
 
 
+def test_a_folder_of_data_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MBPP_DATASET_PATH", raising=False)
+    monkeypatch.setenv("SPARRING_DATA", str(tmp_path))
+    (tmp_path / "humaneval_plus.jsonl.gz").touch()
+    (tmp_path / "mbpp.jsonl").touch()
+    assert find_data("humaneval+", None) == str(tmp_path / "humaneval_plus.jsonl.gz")
+    assert find_data("mbpp", None) == str(tmp_path / "mbpp.jsonl")
+    assert find_data("mbpp", "other.jsonl") == "other.jsonl"
+    with pytest.raises(ConfigError, match=r"where is mbpp\+"):
+        find_data("mbpp+", None)  # it is not there
+
+
 def test_bad_input_is_refused_with_the_reason(
     mbpp_file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MBPP_DATASET_PATH", raising=False)
+    monkeypatch.delenv("SPARRING_DATA", raising=False)
     for name, policy, data, says in (
         ("mbbp", "nano", mbpp_file, "did you mean 'mbpp'"),
         ("mbpp", "nano", None, "MBPP_DATASET_PATH"),
