@@ -173,20 +173,25 @@ def exploit(
     style: Annotated[str | None, typer.Option(help="The game's style of prompts.")] = None,
     temperature: Annotated[float | None, number("Otherwise as the run was trained.", low=0)] = None,
     replies: Annotated[
-        int, typer.Option(min=2, help="At each information state, where they must be sampled.")
-    ] = 100,
+        int | None,
+        typer.Option(
+            min=2,
+            help="At each information state, where they must be sampled; otherwise 100, or fewer "
+            "in a larger game.",
+        ),
+    ] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Measure what a policy gives away to an opponent who knows it, in a small game."""
+    from sparring.cli.progress import live
     from sparring.evaluation.exploit import measure
 
-    say(
-        measure(
-            policy, game=game, style=style, temperature=temperature, replies=replies, seed=seed
-        ),
-        as_json,
-    )
+    measures = measure(
+        policy, game=game, style=style, temperature=temperature, replies=replies, seed=seed,
+        watch=lambda total: live(f"replies of {policy}", total, quiet=as_json),
+    )  # fmt: skip
+    say(measures, as_json)
 
 
 @app.command()

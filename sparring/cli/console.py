@@ -80,5 +80,5 @@ def say(facts: dict[str, Any], as_json: bool) -> None:
         return
     table = RichTable(box=None, show_header=False, pad_edge=False)
     for key, value in facts.items():
-        table.add_row(str(key), str(value))
+        table.add_row(str(key), f"{value:.6g}" if isinstance(value, float) else str(value))
     console.print(table)

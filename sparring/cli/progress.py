@@ -64,7 +64,8 @@ class Live:
         if iteration % max(1, self.iterations // 20) and iteration != self.iterations:
             return
         line = f"{self.title} {iteration}/{self.iterations}{self._left(iteration)}"
-        line += f" · {describe(self.last)}"
+        if note := describe(self.last):
+            line += f" · {note}"
         if self.console.is_terminal:
             console_log.note(line)
         else:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 def nearest(word: str, known: Iterable[str]) -> str:
     """The end of an error message about `word`."""
     words = sorted(known)
-    close = close_to(word, words, cutoff=0.5)
+    close = close_to(word, words, cutoff=0.6)
     return f"did you mean {close!r}?" if close else f"there are: {', '.join(words) or 'none'}"
 
 

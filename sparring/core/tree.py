@@ -3,8 +3,10 @@ tree is measured exactly, by code that knows no game."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from sparring.core.errors import ConfigError
@@ -12,12 +14,18 @@ from sparring.core.errors import ConfigError
 MOST_INFOSETS = 25_000
 MOST_NODES = 1_000_000
 MOST_DEPTH = 250
+PROBED = 20_000  # positions looked at to estimate how many there are
 
 Policy = Sequence[Sequence[float]]  # per information state, the probability of each legal action
 
 
 class TreeTooLarge(ConfigError):
-    """A game with too many positions to look at all of them."""
+    """A game with too many positions to look at all of them; `size` estimates how many."""
+
+    size: Callable[[], str] | None = None
+
+    def with_size(self) -> TreeTooLarge:
+        return TreeTooLarge(f"{self}. {self.size()}") if self.size else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,11 @@ def grow(
     stack = [opened(root, same(root) if same else None)]
     while stack:
         branch, key, number, children = stack[-1]
-        _check_size(tree, len(stack), name, most, most_nodes)
+        try:
+            _check_size(tree, len(stack), name, most, most_nodes)
+        except TreeTooLarge as error:
+            error.size = partial(estimate_size, root, expand)
+            raise
         if len(children) < len(branch.children):
             state = branch.children[len(children)]
             its_key = same(state) if same else None
@@ -122,8 +134,30 @@ def _check_size(tree: Tree, depth: int, name: str, most: int, most_nodes: int) -
     if what:
         raise TreeTooLarge(
             f"{name} {what}: too many to look at all of them. A match against one of its programs "
-            "is an estimate: sparring arena POLICY --against scripted, or random"
+            f"is an estimate: sparring arena POLICY --game {name} --against scripted, or random"
         )
+
+
+def estimate_size(root: Any, expand: Callable[[Any], Branch], seed: int = 0) -> str:
+    """How many histories of moves a game has, by Knuth's estimate: along a random game the branches
+    so far, multiplied, are in expectation how many histories have that length."""
+    rng, games, total, looked, cut = random.Random(seed), 0, 0, 0, False
+    while looked < PROBED:
+        games, branch, alike = games + 1, expand(root), 1
+        for _ in range(MOST_DEPTH):
+            total, looked = total + alike, looked + 1 + len(branch.children)
+            if not branch.children:
+                break
+            alike *= len(branch.children)
+            branch = expand(rng.choice(branch.children))
+        else:
+            cut = True
+    mean = total // games
+    size = f"10^{len(str(mean)) - 1}" if mean >= 10**7 else f"{mean:,}"
+    more = f", without what follows after {MOST_DEPTH} moves" if cut else ""
+    return (
+        f"There are about {size} histories of moves (estimated from {games:,} random games{more})"
+    )
 
 
 def cost_of_forfeit(seats: int, invalid: float, other: float) -> tuple[tuple[float, ...], ...]:

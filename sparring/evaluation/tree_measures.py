@@ -4,7 +4,11 @@ and from sampled replies where it reasons first, since the sum over all replies 
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 from sparring.core.answers import named
 from sparring.core.game import Probe
@@ -23,7 +27,14 @@ from sparring.evaluation.best_response import (
 )
 
 SAMPLED = 50  # information states at which an evaluation samples replies; a command takes more
+REPLIES = 100  # at each information state, while that makes no more than so many in all
+ALL_REPLIES = 4_000
+LEAST_REPLIES = 4  # two in either half of an estimate
 
+# Told how many replies are to be sampled; what it gives is called with each one's number, if it
+# is not None.
+Progress = AbstractContextManager[Callable[[dict[str, Any]], None] | None]
+Watch = Callable[[int], Progress]
 Measured = tuple[dict[str, float], str]  # the figures, and how they were come by
 
 
@@ -32,8 +43,22 @@ def is_exact(sampling: Sampling) -> bool:
     return sampling.max_tokens == 1 or sampling.mask_actions
 
 
+def unwatched(total: int) -> Progress:
+    return nullcontext()
+
+
+def default_replies(states: int) -> int:
+    """Replies to sample at each of so many information states when nobody says how many."""
+    return min(REPLIES, max(LEAST_REPLIES, ALL_REPLIES // states))
+
+
 async def tree_measures(
-    tree: Tree, policy: Probe, *, zero_sum: bool, most_sampled: int = SAMPLED
+    tree: Tree,
+    policy: Probe,
+    *,
+    zero_sum: bool,
+    most_sampled: int = SAMPLED,
+    watch: Watch = unwatched,
 ) -> Measured:
     asked = replace(policy.sampling, **tree.limits)
     heat = f"at temperature {asked.temperature:g}"
@@ -47,7 +72,7 @@ async def tree_measures(
             f"not measured: replies of up to {asked.max_tokens} tokens would have to be sampled at "
             f"{len(tree.infosets):,} information states; `sparring exploit --replies` does so"
         )
-    first, second = await sample_replies(tree, policy, asked)
+    first, second = await sample_replies(tree, policy, asked, watch)
     if not all(map(sum, [*first, *second])):
         return {}, "not measured: too few replies could be had"
     rows = observed(added(first, second))
@@ -56,8 +81,9 @@ async def tree_measures(
     scale = 1 if zero_sum else len(tree.seats)
     measures |= {f"{name}_low": interval.low * scale, f"{name}_high": interval.high * scale}
     return measures, (
-        f"estimated from {policy.replies} replies at each of {len(tree.infosets)} information "
-        f"states, {heat}, with a 95 % interval"
+        f"estimated from {policy.replies} replies at each of {len(tree.infosets):,} information "
+        f"states ({policy.replies * len(tree.infosets):,} in all, of up to {asked.max_tokens:,} "
+        f"tokens), {heat}, with a 95 % interval"
     )
 
 
@@ -79,7 +105,9 @@ def figures(tree: Tree, policy: Policy, zero_sum: bool) -> dict[str, float]:
     return measures | {"illegal_mass": illegal_mass(policy)}
 
 
-async def sample_replies(tree: Tree, policy: Probe, sampling: Sampling) -> tuple[Counts, Counts]:
+async def sample_replies(
+    tree: Tree, policy: Probe, sampling: Sampling, watch: Watch = unwatched
+) -> tuple[Counts, Counts]:
     """Replies at each information state, as the game reads them, in two halves; what was void is
     in neither."""
 
@@ -102,7 +130,16 @@ async def sample_replies(tree: Tree, policy: Probe, sampling: Sampling) -> tuple
         return len(infoset.actions) if action is None else action
 
     asked = [(i, reply) for i in range(len(tree.infosets)) for reply in range(policy.replies)]
-    kinds = await asyncio.gather(*(ask(order, *which) for order, which in enumerate(asked)))
+    finished = itertools.count(1)
+    with watch(len(asked)) as progress:
+
+        async def counted(order: int, number: int, reply: int) -> int | None:
+            kind = await ask(order, number, reply)
+            if progress is not None:
+                progress({"iteration": next(finished)})
+            return kind
+
+        kinds = await asyncio.gather(*(counted(order, *which) for order, which in enumerate(asked)))
     first, second = ([[0] * (len(i.actions) + 1) for i in tree.infosets] for _ in range(2))
     for (number, reply), kind in zip(asked, kinds, strict=True):
         if kind is not None:

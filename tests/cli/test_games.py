@@ -32,6 +32,8 @@ def test_one_source_as_json_and_an_unknown_one(tmp_path: Path) -> None:
     assert life.code == 0 and "tictactoe" in json.loads(life.out)["games"]
     life = sparring("games", "game", cwd=tmp_path)
     assert life.code == 2 and "did you mean 'games'?" in life.err
+    life = sparring("games", "nowhere", cwd=tmp_path)  # near to none of them
+    assert life.code == 2 and "there are: adversarial, code, " in life.err
 
 
 def test_textarenas_ids_are_listed() -> None:
