@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter
 
 import pytest
+from lives import Moment, train, whole
 
 from sparring.core.types import Episode, Task, Turn
 from sparring.run.collecting import GateConfig
@@ -103,3 +105,56 @@ def test_jobs_are_drawn_through_the_gate_and_a_group_keeps_one_task() -> None:
 def test_thresholds_the_wrong_way_round_are_refused() -> None:
     with pytest.raises(Exception, match=r"hard_threshold .* must be below easy_threshold"):
         make_config({"tasks": {"gate": {"easy_threshold": 0.1, "hard_threshold": 0.5}}})
+
+
+LETTERS = '''"""A task has a reward that anything earns, and letters that earn more."""
+from sparring import Game, Outcome
+
+class Letters(Game):
+    seats = ("speller",)
+    problems = "letters"
+
+    async def play(self, task, table):
+        turn = await table["speller"].act(task.data["question"])
+        right = turn.text in task.data["letters"]
+        return Outcome(speller=task.data["reward"] + 0.4 * right)
+'''
+
+
+def test_a_run_with_tasks_meets_easy_and_impossible_ones_less_also_when_it_is_killed(
+    tmp_path,
+) -> None:
+    (tmp_path / "letters.py").write_text(LETTERS)
+    every = [chr(i) for i in range(256)]
+    tasks = {
+        "easy": (1.0, []),
+        "impossible": (0.0, []),
+        "odd": (0.4, every[1::2]),
+        "even": (0.4, every[0::2]),
+    }
+    rows = [
+        {"id": key, "question": key, "reward": reward, "letters": letters}
+        for key, (reward, letters) in tasks.items()
+    ]
+    source = tmp_path / "letters.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "letters.yaml").write_text("games: {'letters.py:Letters': {}}\npolicy: nano\n")
+    keys = (
+        f"tasks={{source: {source}, holdout: 0, gate: {{enabled: true, least: 4, "
+        "easy_threshold: 0.95, hard_threshold: 0.2, easy_fraction: 0, hard_fraction: 0}}",
+        *("sampling.max_tokens=1", "learn.weights=full", "credit.kind=prompt_baseline"),
+        *("iterations=4", "collect.episodes=32", "evaluate.every=1000000", "checkpoint.every=2"),
+    )
+    assert train("letters.yaml", tmp_path / "whole", *keys).code == 0
+    killed = train("letters.yaml", tmp_path / "killed", *keys, die_at=Moment("000003.jsonl.gz"))
+    assert killed.code == -signal.SIGKILL
+    assert train("letters.yaml", tmp_path / "killed", *keys, resume=True).code == 0
+    one, other = (whole(tmp_path / name) for name in ("whole", "killed"))
+    assert one == other
+    name = "tasks/letters.py:Letters"
+    for line in one["metrics"]:
+        pools = [line[f"{name}/{pool}"] for pool in ("unknown", "easy", "normal", "hard")]
+        assert pools == [0, 1, 2, 1]
+    met = [Counter(episode.task.id for episode in batch) for batch in one["episodes"]]
+    assert set(met[0]) == set(tasks)
+    assert set(met[-1]) <= {"odd", "even"} and sum(met[-1].values()) == 32
