@@ -103,6 +103,17 @@ class EpisodeIndex:
                         rows = [(name, json.dumps(n)) for name, n in _count(db).items()]
                         db.executemany("insert or replace into facet values (?,?)", rows)
 
+    def need(self, file: str) -> None:
+        """Read one file now: an address may name a game of a run that is not indexed yet."""
+        path = self.files().get(file)
+        if path is None:
+            return
+        with closing(self._connect()) as db, db:
+            row = db.execute("select stamp from file where name = ?", (file,)).fetchone()
+            if row is None or row["stamp"] != _stamp(path):
+                _forget(db, file)
+                _add(db, file, path)
+
     def page(self, query: Mapping[str, str]) -> dict[str, Any]:
         """One page of the games that pass the filters, and how many there are."""
         where, values = conditions(query)

@@ -21,6 +21,7 @@ from sparring.models.trained import game_options, trained_sampling
 from sparring.run.games import load_game
 from sparring.view.game_data import game_data
 from sparring.view.markup import game_name, seat_name
+from sparring.view.token_text import loader
 
 PERSON = "person"
 MOST_GAMES = 16  # at once; the oldest is given up for a new one
@@ -173,6 +174,7 @@ async def _engine(policy: str) -> tuple[Any, str]:
     key = weights_of(policy)
     if key not in _engines:
         _engines.clear()  # one model at a time
-        _engines[key] = await asyncio.to_thread(load_player, policy)
+        loop = asyncio.get_running_loop()
+        _engines[key] = await loop.run_in_executor(loader, load_player, policy)
     engine, name = _engines[key]
     return engine, name

@@ -250,8 +250,9 @@ def _place(request: Request) -> tuple[str, int]:
 
 def _game(view: View, request: Request) -> dict[str, Any]:
     path = view.run(request)
-    view.update(path)
     index, (file, number) = view.index(path), _place(request)
+    index.need(file)
+    view.update(path)
     episode = index.read(file, number)
     if episode is None:
         raise ConfigError(f"there is no game {number} in {file} of this run")
@@ -267,6 +268,7 @@ def _game(view: View, request: Request) -> dict[str, Any]:
 def _group(view: View, request: Request) -> dict[str, Any]:
     path, file = view.run(request), request.path_params["file"]
     index, config = view.index(path), read_log(view.run(request)).config
+    index.need(file)
     rows = index.group(file, request.query_params.get("group", ""))
     episodes = [(row, index.read(file, row["number"])) for row in rows[:16]]
     return {
@@ -280,6 +282,7 @@ def _group(view: View, request: Request) -> dict[str, Any]:
 async def _rescore(view: View, request: Request) -> dict[str, Any]:
     path, (file, number) = view.run(request), _place(request)
     index = view.index(path)
+    await run_in_threadpool(index.need, file)
     episode = await run_in_threadpool(index.read, file, number)
     if episode is None:
         raise ConfigError(f"there is no game {number} in {file} of this run")

@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 _WAIT_S = 0.1
 _lock = threading.Lock()
 _loading: dict[str, Future[Any]] = {}
-# One thread: importing transformers from two at once fails at times.
-_worker = ThreadPoolExecutor(1, "tokenizer")
+# Everything of models is loaded in this one thread: importing transformers from two at once fails.
+loader = ThreadPoolExecutor(1, "loader")
 
 
 def base_of(config: Mapping[str, Any], policy: str) -> str:
@@ -45,7 +45,7 @@ def _tokenizer(base: str) -> Any:
     """Loaded in the background; a request that comes before it is there asks again."""
     with _lock:
         if base not in _loading:
-            _loading[base] = _worker.submit(_load, base)
+            _loading[base] = loader.submit(_load, base)
     try:
         return _loading[base].result(_WAIT_S)
     except TimeoutError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from sparring.core.game import Game, Outcome
 from sparring.core.table import Table
 from sparring.core.types import Task, View
 from sparring.games.kuhn import KuhnPoker
+from sparring.view import play, token_text
 from sparring.view.config_page import differences, seeds_apart
 from sparring.view.episode_index import EpisodeIndex
 from sparring.view.play import Session
@@ -49,6 +52,21 @@ def test_what_is_not_there_is_said(client: TestClient) -> None:
     answer = client.get("/api/runs/nope")
     assert answer.status_code == 404 and "no run 'nope'" in answer.json()["error"]
     assert client.get("/api/runs/spiral-7/games/000000/999").status_code == 404
+
+
+def test_an_address_of_games_is_answered_before_the_run_is_indexed(tmp_path: Path) -> None:
+    """As on the first look, or where indexing takes long."""
+    (tmp_path / "run" / "episodes").mkdir(parents=True)
+    (tmp_path / "run" / "config.yaml").write_text("seed: 0\n")
+    games = [episode("kuhn", ("random", "random"), n) for n in range(5)]
+    groups = [replace(game, group="1-0" if n < 3 else "1-3") for n, game in enumerate(games)]
+    pack(tmp_path / "run" / "episodes" / "000001.jsonl.gz", groups)
+    app = make_app([tmp_path / "run"], tmp_path / "cache")
+    app.state.view.update = lambda path: {"left": 9, "total": 9}  # nothing is read meanwhile
+    client = TestClient(app)
+    answer = client.get("/api/runs/run/group/000001", params={"group": "1-0"}).json()
+    assert answer["count"] == len(answer["games"]) == 3
+    assert client.get("/api/runs/run/games/000001/4").json()["group_size"] == 2
 
 
 def test_a_tail_waits_for_whole_lines_and_notices_a_cut(tmp_path: Path) -> None:
@@ -153,12 +171,30 @@ def test_runs_are_found_below_a_folder_and_phases_of_a_run_are_not(tmp_path: Pat
     assert len(names) == 3 and "a" in names  # two of one name are told apart
 
 
+def test_models_are_loaded_in_the_thread_that_loads_tokenizers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Importing transformers in two threads at once fails at times."""
+    threads: list[str] = []
+
+    def load(policy: str) -> tuple[Any, str]:
+        threads.append(threading.current_thread().name)
+        return object(), policy
+
+    monkeypatch.setattr("sparring.engines.load.load_player", load)
+    monkeypatch.setattr("sparring.view.play._engines", {})
+    asyncio.run(play._engine("nano"))
+    threads.append(token_text.loader.submit(lambda: threading.current_thread().name).result())
+    assert len(set(threads)) == 1
+
+
 def test_a_policy_says_how_likely_it_would_choose_each_action() -> None:
     async def match() -> tuple[dict[str, float], dict[str, Any]]:
         session = Session(KuhnPoker(style="terse"), "kuhn", "first", "nano", {}, "unsafe")
         session.task = asyncio.create_task(session.run())
         await session.settle()
         hint = session.hint()
+        assert session.request, session.error
         assert session.state()["asked"]["names"] == ["check", "bet"]  # what the buttons say
         await session.reply("p")
         return hint, session.state()

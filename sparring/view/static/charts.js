@@ -162,7 +162,7 @@
     const axis = { stroke: muted, grid, font, ticks: { show: false } };
     return new uPlot({
       width: Math.max(120, node.clientWidth), height: options.height || HEIGHT, series, bands,
-      legend: { show: false }, padding: [10, 8, 0, 0],
+      legend: { show: false }, padding: [10, 16, 0, 0],
       scales: { x: scaleX, y: log ? { distr: 3 } : { range: range(spec) } },
       axes: [
         { ...axis, grid: { show: false }, size: 26, values: (u, marks) => marks.map((m) => (Number.isInteger(m) ? m.toLocaleString("en") : "")) },
