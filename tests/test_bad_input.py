@@ -283,3 +283,21 @@ def test_names_of_players_that_mean_somebody_are_left_alone() -> None:
     check_players(names, ["random", "alice", "runs/y@1"], {"random", "rival"}, {"ben"})
     with pytest.raises(ConfigError, match=r"no player is called 'alce'; did you mean 'alice'\?"):
         check_players(names, ["alce"], {"random"}, {"ben"})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("exploit", "runs/kuhm"),
+        ("arena", "runs/kuhm"),
+        ("play", "kuhn", "--policy", "runs/kuhm"),
+        ("tournament", "runs/kuhm", "nano"),
+        ("report", "runs/kuhm"),
+        ("view", "runs/kuhm"),
+    ],
+    ids=" ".join,
+)
+def test_a_mistyped_run_is_answered_with_the_nearest(here: Path, words: Sequence[str]) -> None:
+    (here / "runs" / "kuhn").mkdir(parents=True)
+    (here / "runs" / "kuhn" / "config.yaml").touch()
+    refused("did you mean 'runs/kuhn'?", *words)

@@ -20,13 +20,17 @@ def view(
 ) -> None:
     """Look at runs in the browser: curves, every game, checkpoints; play against a policy."""
     from sparring.core.errors import ConfigError
+    from sparring.core.nearest import nearest
+    from sparring.run.rundir import known_runs
     from sparring.view.runs import find_runs
     from sparring.view.serve import serve
 
     folders = runs or [Path("runs")]
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigError(f"there is no folder {folder}; name a run, or a folder of runs")
+            known = known_runs(folder)
+            hint = nearest(str(folder), known) if known else "name a run, or a folder of runs"
+            raise ConfigError(f"there is no folder {folder}; {hint}")
     in_view = find_runs(folders)
     console.print(f"{len(in_view)} run{'s' * (len(in_view) != 1)} in view; Ctrl-C ends it")
     serve(folders, port, lambda address: print(address, flush=True), browser=browser)

@@ -5,12 +5,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST = 30  # words that a person reads
+
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The end of an error message about `word`."""
     words = sorted(known)
     close = close_to(word, words, cutoff=0.6)
-    return f"did you mean {close!r}?" if close else f"there are: {', '.join(words) or 'none'}"
+    if close:
+        return f"did you mean {close!r}?"
+    if len(words) > MOST:
+        few = difflib.get_close_matches(word, words, n=5, cutoff=0.0)
+        return f"of {len(words)} the nearest are: {', '.join(few)}"
+    return f"there are: {', '.join(words) or 'none'}"
 
 
 def close_to(word: str, known: Iterable[str], cutoff: float = 0.75) -> str | None:

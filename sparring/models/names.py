@@ -9,6 +9,7 @@ from pathlib import Path
 from sparring.core.errors import ConfigError
 from sparring.core.nearest import nearest
 from sparring.core.scripted import PROGRAMS
+from sparring.run.rundir import known_runs
 from sparring.tasks.hub import unreachable
 
 BUILT_IN = ("nano", "smollm2")
@@ -25,9 +26,7 @@ def need_model(name: str, *, programs: bool = False) -> None:
         if not away:
             return
         why = f"it is no folder here, and the hub cannot be reached ({away})"
-    runs = [str(config.parent) for config in Path(name).parent.glob("*/config.yaml")]
-    runs += [str(config.parent) for config in Path("runs").glob("*/config.yaml")]
-    known = {*BUILT_IN, *runs, *(PROGRAMS if programs else ())}
+    known = {*BUILT_IN, *known_runs(Path(name)), *(PROGRAMS if programs else ())}
     raise ConfigError(f"there is no policy {name!r}: {why}; {nearest(name, known)}")
 
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from sparring.core.errors import ConfigError
 from sparring.core.nearest import nearest
 from sparring.core.types import MAIN, Sampling
+from sparring.models.names import need_model
 from sparring.run import checkpoint
 from sparring.run.config import Config, LearnConfig
 from sparring.run.game_options import option_types
 from sparring.run.games import game_class
-from sparring.run.rundir import RunDir, read_object
+from sparring.run.rundir import RunDir, known_runs, read_object
 
 if TYPE_CHECKING:
     from sparring.models.policies import Policies
@@ -50,11 +51,6 @@ class Trained:
         policies.load(name, state)
 
 
-def _other_runs(name: str) -> str:
-    there = [str(config.parent) for config in Path(name).parent.glob("*/config.yaml")]
-    return f"{nearest(name, there)} Otherwise, " if there else ""
-
-
 def find_trained(policy: str) -> Trained | None:
     """The checkpoint a policy's name means, or None when it names no run and no adapter."""
     if (Path(policy) / ADAPTER_CONFIG).is_file():
@@ -62,9 +58,9 @@ def find_trained(policy: str) -> Trained | None:
     match = _RUN.fullmatch(policy)
     if match is None or not (Path(match["run"]) / "config.yaml").is_file():
         if match is not None and match["step"]:
-            raise ConfigError(
-                f"there is no run {match['run']!r}; {_other_runs(match['run'])}{VALID}"
-            )
+            known = known_runs(Path(match["run"]))
+            hint = f"{nearest(match['run'], known)} Otherwise, " if known else ""
+            raise ConfigError(f"there is no run {match['run']!r}; {hint}{VALID}")
         return None
     run = RunDir.existing(Path(match["run"]))
     folder = _checkpoint(run, match["step"])
@@ -166,6 +162,8 @@ def run_config(policy: str) -> Config | None:
 def first_game(policy: str) -> str:
     config = run_config(policy)
     if config is None:
+        if "@" not in policy:  # or it is on a server
+            need_model(policy, programs=True)
         raise ConfigError(f"{policy} is no run: say which game with --game")
     return str(next(iter(config.games)))
 

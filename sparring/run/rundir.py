@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from sparring.core.errors import ConfigError
+from sparring.core.nearest import nearest
 from sparring.core.plugin import look_beside
 from sparring.core.types import Episode, episode_from_json, episode_to_json
 from sparring.run import checkpoint, console_log
@@ -28,6 +29,12 @@ NOT_A_RECORD = (ValueError, KeyError, TypeError, AttributeError)
 
 class RunError(RuntimeError):
     """The run cannot go on; the message says what is safe and what to do."""
+
+
+def known_runs(path: Path) -> set[str]:
+    """The runs beside a path, and those in `runs`: one of them may be meant."""
+    folders = (path.parent, Path("runs"))
+    return {str(file.parent) for folder in folders for file in folder.glob("*/config.yaml")}
 
 
 class RunDir:
@@ -99,7 +106,9 @@ class RunDir:
     @classmethod
     def existing(cls, path: Path) -> RunDir:
         if not (path / "config.yaml").exists():
-            raise ConfigError(f"{path} holds no run (there is no config.yaml in it)")
+            known = known_runs(path)
+            hint = f"; {nearest(str(path), known)}" if known else ""
+            raise ConfigError(f"{path} holds no run (there is no config.yaml in it){hint}")
         return cls(path)
 
     def config(self) -> Config:

@@ -68,9 +68,7 @@ def make_plan(
         raise ConfigError("a tournament needs two players or more, each of them named once")
     trained = next((p for p in players if p not in PROGRAMS and run_config(p)), None)
     speaks = trained or next((p for p in players if p not in PROGRAMS), "random")
-    chosen = game or (first_game(trained) if trained else None)
-    if chosen is None:
-        raise ConfigError("no player comes from a run: say which game with --game")
+    chosen = game or first_game(speaks)
     options = game_options(chosen, speaks, None)
     table = load_game(chosen, **options)
     if len(table.seats) < 2:
