@@ -66,8 +66,10 @@ def legal(policy: Policy) -> list[list[float]]:
 
 
 def illegal_mass(policy: Policy) -> float:
-    """The probability of a forfeit, averaged over the information states."""
-    return sum(max(0.0, 1 - sum(row)) for row in policy) / max(1, len(policy))
+    """The probability of a forfeit, averaged over the information states; without what rounding
+    leaves of rows that sum to 1."""
+    missing = (1 - sum(row) for row in policy)
+    return sum(lost for lost in missing if lost > 1e-9) / max(1, len(policy))
 
 
 def best_response(tree: Tree, policy: Policy, seat: int) -> tuple[float, Choices]:

@@ -316,6 +316,11 @@ def test_the_chances_are_those_of_what_is_drawn() -> None:
     assert cut[0] / cut[1] == pytest.approx(torch.e)
 
 
+def test_what_rounding_leaves_is_no_illegal_mass() -> None:
+    assert solver.illegal_mass([[0.1] * 10, [0.5, 0.5]]) == 0  # ten tenths are 1 - 1.1e-16
+    assert solver.illegal_mass([[0.1] * 10, [0.5, 0.4]]) == pytest.approx(0.05)
+
+
 def test_counts_are_shares() -> None:
     assert observed([(1, 2, 1)]) == [[0.25, 0.5]]
 
