@@ -11,6 +11,6 @@ def test_a_word_that_is_near_is_suggested_and_no_other() -> None:
 
 def test_of_many_words_the_nearest_few_are_named() -> None:
     words = [f"option_{i}" for i in range(40)] + ["learning_rate"]
-    answer = nearest("rating", words)
+    answer = nearest("rate", words)
     assert answer.startswith("of 41 the nearest are: ") and answer.count(",") == 4
     assert "learning_rate" in answer
