@@ -29,6 +29,7 @@ KINDS = {
             "learn.kl=0.2",
             "learn.reference=ema",
             "learn.minibatches=2",
+            "learn.moments=bfloat16",
         ),
     ),
     "mixed": ("spiral", ("collect.episodes=12", "credit={kind: leave_one_out}", "collect.group=4")),
