@@ -193,10 +193,13 @@ def serve(
 ) -> None:
     """Answer OpenAI's HTTP API with a policy: chat, completions, streams, logprobs, token ids."""
     from sparring.core.errors import ConfigError
+    from sparring.run.listen import listen
 
     try:
         from sparring.engines.serve import serve as answer
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: pip install 'sparring[serve]'") from error
-    ready = partial(console.print, f"http://{host}:{port}/v1 answers as {policy}")
-    answer(policy, host=host, port=port, device=device, dtype=dtype, ready=ready)
+    listener = listen(host, port)
+    address = f"http://{host}:{listener.getsockname()[1]}/v1"
+    ready = partial(console.print, f"{address} answers as {policy}", soft_wrap=True)
+    answer(policy, sockets=[listener], device=device, dtype=dtype, ready=ready)

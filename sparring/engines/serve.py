@@ -289,16 +289,16 @@ class Server:
 
 
 def serve(
-    policy: str, *, host: str, port: int, device: str, dtype: str, ready: Callable[[], None]
+    policy: str, *, sockets: list[Any], device: str, dtype: str, ready: Callable[[], None]
 ) -> None:
     """Load a policy, call `ready`, and answer until the process is told to stop."""
     import uvicorn
 
     from sparring.engines.load import load_engine
 
-    engine, name = load_engine(policy, device=device, dtype=dtype)
+    app = Server(*load_engine(policy, device=device, dtype=dtype), policy).app()
     ready()
-    uvicorn.run(Server(engine, name, policy).app(), host=host, port=port, log_level="warning")
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=sockets)
 
 
 async def _body(http: HttpRequest) -> dict[str, Any]:

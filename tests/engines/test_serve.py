@@ -13,7 +13,10 @@ import httpx
 import openai
 import pytest
 import uvicorn
+from typer.testing import CliRunner
 
+from sparring.cli.app import app
+from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling
 from sparring.engines.local import engine as engine_module
 from sparring.engines.local.engine import TransformersEngine
@@ -203,3 +206,20 @@ def test_a_policy_that_is_served_can_be_played_with_ids(server) -> None:
     turn = asyncio.run(player.act(request))
     own = asyncio.run(TransformersEngine(engine.policies).act(request))
     assert (turn.token_ids, turn.logprobs) == (own.token_ids, own.logprobs)
+
+
+def test_the_address_has_the_port_that_was_given_and_a_taken_one_is_refused(monkeypatch) -> None:
+    """Before a model is loaded."""
+    addresses = []
+
+    def answer(policy, *, sockets, ready, **options) -> None:
+        ready()
+        addresses.append(sockets[0].getsockname()[1])
+        refused = CliRunner().invoke(app, ["serve", "nano", "--port", str(addresses[0])])
+        assert isinstance(refused.exception, ConfigError) and "--port" in str(refused.exception)
+        sockets[0].close()
+
+    monkeypatch.setattr("sparring.engines.serve.serve", answer)
+    result = CliRunner().invoke(app, ["serve", "nano", "--port", "0"])
+    assert result.exception is None, result.exception
+    assert f"http://127.0.0.1:{addresses[0]}/v1 answers as nano" in result.output
