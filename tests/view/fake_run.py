@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,8 @@ def write_run(run: Path) -> Path:
     lines = [json.dumps(metrics_line(i, rng)) for i in range(ITERATIONS)]
     (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     for i in (0, 60, 119):
-        pack(run / "episodes" / f"{i:06d}.jsonl.gz", training_games(i))
+        games = [replace(one, group=f"{i}-{n // 2}") for n, one in enumerate(training_games(i))]
+        pack(run / "episodes" / f"{i:06d}.jsonl.gz", games)
     games = [episode("tictactoe", s, 50 + n) for n in range(6) for s in (("main", "random"),)]
     games += [episode("tictactoe", ("perfect", "main"), 9), episode("kuhn", ("random", "main"), 3)]
     pack(run / "evaluation_games.jsonl.gz", games)

@@ -1,6 +1,6 @@
 // One game: the board or the conversation, both private views beside each other, every token.
 import { useEffect, useState } from "preact/hooks";
-import { ask, go, html, Link, Markup, number, percent, signed, useJson, useKeys, useQuery, useTitle, Waiting } from "/static/lib.js";
+import { ask, go, html, Link, Markup, number, percent, signed, useAgain, useJson, useKeys, useQuery, useTitle, Waiting } from "/static/lib.js";
 import { filtersOf } from "/static/games.js";
 import { COLOURS, Tokens } from "/static/tokens.js";
 
@@ -73,11 +73,7 @@ export const Game = ({ run, file, number: which }) => {
   const filters = filtersOf(query);
   const address = `/api/runs/${run}/games/${file}/${which}`;
   const { data: game, error, fresh, reload } = useJson(`${address}${filters && `?${filters}`}`);
-  useEffect(() => {
-    if (!game?.pending) return undefined;
-    const timer = setTimeout(reload, 1000);
-    return () => clearTimeout(timer);
-  }, [game]);
+  useAgain(game?.pending, game, reload);
   const step = game && game.frames.length ? Math.min(game.frames.length - 1, Number(query.step ?? game.frames.length - 1)) : Number(query.step ?? 0);
   const most = game ? (game.frames.length || game.turns.length) - 1 : 0;
   const by = query.colour || "probability";

@@ -75,6 +75,13 @@ export const useJson = (address) => {
   return { ...state, fresh: state.of === address, reload };
 };
 
+// Ask again, a second after each answer, while something is still being loaded.
+export const useAgain = (pending, data, reload) => useEffect(() => {
+  if (!pending) return undefined;
+  const timer = setTimeout(reload, 1000);
+  return () => clearTimeout(timer);
+}, [data]);
+
 export const useTitle = (title) => useEffect(() => { document.title = `${title} · Sparring`; }, [title]);
 
 // Single keys, where nobody is typing: {key: function}.
