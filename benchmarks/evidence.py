@@ -58,6 +58,9 @@ ROWS = {
     "code": Row(
         "code", "SmolLM2", "MBPP passed ↑", "mbpp_eval/pass_rate", "grpo-code-execution"
     ),
+    "code-tests": Row(
+        "code", "SmolLM2", "MBPP passed ↑", "mbpp_eval/pass_rate", "grpo-code-tests"
+    ),
 }  # fmt: skip
 
 

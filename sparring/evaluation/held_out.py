@@ -70,5 +70,5 @@ def _numbers(game: Game, episodes: list[Episode]) -> dict[str, float]:
     if not episodes:
         return {}
     seats = {seat: fmean(e.rewards[seat] for e in episodes) for seat in game.seats}
-    plain = {key.partition("/")[2]: value for key, value in game.summary(episodes).items()}
+    plain = {key.partition("/")[2] or key: value for key, value in game.summary(episodes).items()}
     return {"games": float(len(episodes)), **{f"reward/{s}": r for s, r in seats.items()}, **plain}

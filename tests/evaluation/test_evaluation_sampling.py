@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from sparring.core.game import Game, Outcome
-from sparring.core.types import Episode, Request, Sampling, Turn
+from sparring.core.types import Episode, Request, Sampling, Task, Turn
 from sparring.engines.engine import OwnEngine
 from sparring.evaluation import policy_match
-from sparring.evaluation.held_out import evaluate_held_out, play_held_out
+from sparring.evaluation.held_out import _numbers, evaluate_held_out, play_held_out
 from sparring.evaluation.sampling import as_trained
 from sparring.evaluation.standard import evaluate
 from sparring.models import trained as trained_policies
@@ -209,3 +209,15 @@ def test_games_with_more_information_states_than_asked_for_are_not_measured_exac
         evaluate(games, Listening(), sampling=sampling, count=2, most_states=most)
     )
     assert ("exploitability" in results["kuhn"]["exact"]) is measured
+
+
+def test_a_summary_keeps_its_names_with_and_without_a_group() -> None:
+    class Summed(Game):
+        seats = ("main",)
+
+        def summary(self, episodes: Sequence[Episode]) -> dict[str, float]:
+            return {"plain": 1.0, "other": 2.0, "group/named": 3.0}
+
+    episode = Episode("e", "summed", Task("t"), 0, rewards={"main": 0.5})
+    numbers = _numbers(Summed(), [episode])
+    assert numbers == {"games": 1, "reward/main": 0.5, "plain": 1, "other": 2, "named": 3}

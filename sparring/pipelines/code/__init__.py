@@ -7,6 +7,7 @@ plugin = Plugin(
     package=__name__,
     games={
         "code_execution": "sparring.pipelines.code.execution:CodeExecution",
+        "code_tests": "sparring.pipelines.code.code_tests:CodeTests",
         "code_prediction": "sparring.pipelines.code.prediction:CodePrediction",
     },
     benchmarks={
@@ -16,6 +17,7 @@ plugin = Plugin(
         "humaneval+": "sparring.pipelines.code.benchmarks:evaluate",
     },
     evaluations={"mbpp": "sparring.pipelines.code.mbpp:evaluation"},
+    measures=["sparring.pipelines.code.code_tests:MEASURES"],
     config={"mbpp": "sparring.pipelines.code.config:MbppConfig"},
     environment={"MBPP_EVAL_NUM_QUESTIONS": "mbpp.problems", "MBPP_DATASET_PATH": "mbpp.data"},
 )

@@ -11,13 +11,15 @@ import pytest
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
 from sparring.core.game import Game, opened
-from sparring.core.scripted import ScriptedEngine
-from sparring.core.types import Episode, Task
+from sparring.core.scripted import ScriptedEngine, programs
+from sparring.core.types import Episode, Task, Verdict
 from sparring.judge.python.judge import Execution, Judge
 from sparring.judge.python.programs import forbidden
 from sparring.judge.sandbox import probe
 from sparring.pipelines.code.prediction import normal, predicted_text
 from sparring.run.games import load_game
+from sparring.tasks import load_tasks
+from sparring.tasks.code import problem_of
 
 pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 TASK = Task("t", data={"prompt": "Write anything."})
@@ -27,6 +29,7 @@ def play_all(
     name: str,
     replies: list[dict[str, str]],
     before: Callable[[Game], Any] | None = None,
+    task: Task = TASK,
     **options: Any,
 ) -> list[Episode]:
     """One game per reply; a reply says what each seat says."""
@@ -41,7 +44,7 @@ def play_all(
                 for seat, text in reply.items():
                     scripts[f"{seat}{i}"] = lambda request, text=text: text
                 seating = {seat: f"{seat}{i}" for seat in game.seats}
-                jobs.append(Job(str(i), name, game, TASK, i, seating))
+                jobs.append(Job(str(i), name, game, task, i, seating))
             return await collect(jobs, ScriptedEngine(scripts).act)
 
     return asyncio.run(go())
@@ -82,17 +85,84 @@ def test_code_execution_pays_by_how_a_program_ends() -> None:
     assert [e.verdicts[0].kind for e in episodes] == [kind for _, _, kind in EXECUTIONS]
 
 
+ADD = Task(
+    "add",
+    data={
+        "prompt": "Add two numbers.",
+        "code": "def add(a, b):\n    return a + b\n",
+        "tests": ["assert add(1, 2) == 3", "assert add(2, 2) == 4", "assert add(0, 5) == 5"],
+    },
+)
+TESTED = [
+    ("def add(a, b): return a + b", 1.0, "passed"),
+    ("```python\ndef add(a, b):\n    return 3\n```", 1 / 3, "wrong"),
+    ("def add(a, b):\n    return a * b", 1 / 3, "wrong"),
+    ("def add(a, b):\n    return 1 / (a - 1) + 4", 0, "exception"),
+    ("def add(a, b):\n    while a < 2: pass\n    return 4", 1 / 3, "time-out"),
+    ("def plus(a, b): return a + b", 0, "exception"),
+    ("import sys\nsys.exit(0)", 0, "exception"),
+    (
+        "class Always:\n    def __eq__(self, other): return True\ndef add(a, b): return Always()",
+        0,
+        "",
+    ),
+    ("I cannot do that.", 0, "syntax"),
+    ("", 0, "syntax"),
+]
+
+
+def test_code_tests_pay_the_share_of_tests_passed() -> None:
+    replies = [{"author": text} for text, _, _ in TESTED]
+    episodes = play_all("code_tests", replies, task=ADD, timeout_s=2)
+    for episode, (text, reward, end) in zip(episodes, TESTED, strict=True):
+        assert episode.rewards["author"] == pytest.approx(reward), text
+        assert len(episode.verdicts) == 3 and end in episode.facts["end"], text
+    sums = load_game("code_tests").summary(episodes)
+    assert sums["code_tests/all_passed"] == pytest.approx(1 / len(TESTED))
+
+
+@pytest.mark.parametrize(("style", "reply"), [("short", "```python\ndef"), ("terse", "a + b")])
+def test_the_scripted_author_writes_the_reference_in_the_style_that_is_played(
+    style: str, reply: str
+) -> None:
+    game = load_game("code_tests", style=style)
+    problems = [t for t in load_tasks("shipped:python", "train") if not game.unusable(t)][:8]
+
+    async def go() -> list[Episode]:
+        async with opened([game]):
+            jobs = [
+                Job(task.id, "code_tests", game, task, 0, {"author": "scripted"})
+                for task in [ADD, *problems]
+            ]
+            return await collect(jobs, programs(game).act)
+
+    episodes = asyncio.run(go())
+    assert episodes[0].turns[0].text.startswith(reply)
+    assert [episode.rewards["author"] for episode in episodes] == [1.0] * len(episodes)
+
+
+def test_the_prompt_keeps_tests_back_and_a_task_without_any_is_refused() -> None:
+    game: Any = load_game("code_tests")
+    prompt = game.prompt(problem_of(ADD))
+    assert "add(1, 2) == 3" in prompt and "add(2, 2)" not in prompt
+    with pytest.raises(ConfigError, match="no tests"):
+        game.check(TASK)
+
+
 class Broken(Judge):
     async def run(self, code: str, **options: Any) -> Execution:
         return Execution("void", "jail", "the jail died")
 
+    async def tests(self, *program: Any, **options: Any) -> Verdict:
+        return Verdict("void", "jail", "the jail died")
 
-@pytest.mark.parametrize("name", ["code_execution", "code_prediction"])
+
+@pytest.mark.parametrize("name", ["code_execution", "code_prediction", "code_tests"])
 def test_a_broken_jail_voids_and_costs_nobody(name: str) -> None:
     def breaks(game: Any) -> None:
         game.judge.__class__ = Broken
 
-    (episode,) = play_all(name, [{"author": "print(1)", "predictor": "1"}], breaks)
+    (episode,) = play_all(name, [{"author": "print(1)", "predictor": "1"}], breaks, ADD)
     assert episode.void == "the judge could not rule (jail): the jail died"
     assert episode.rewards == {} and episode.verdicts[0].status == "void"
 
