@@ -167,7 +167,10 @@ def arena(
 @app.command()
 def exploit(
     policy: Annotated[
-        str, typer.Argument(metavar="RUN", help="RUN, any policy, uniform, or cfr:ITERATIONS.")
+        str,
+        typer.Argument(
+            metavar="RUN", help="RUN, league:RUN, any policy, uniform, or cfr:ITERATIONS."
+        ),
     ],
     game: Annotated[str | None, typer.Option(help="Such as openspiel:leduc_poker.")] = None,
     style: Annotated[str | None, typer.Option(help="The game's style of prompts.")] = None,

@@ -65,6 +65,38 @@ def legal(policy: Policy) -> list[list[float]]:
     return rows
 
 
+def mixed(tree: Tree, policies: Sequence[Policy], weights: Sequence[float]) -> list[list[float]]:
+    """The one policy that plays like a player who draws one of several before each game. At an
+    information state each counts as much as it would have come there by its own choices; of a
+    seat that forgets nothing those are the same at all positions of the state."""
+    if sum(len(node.children) for node in tree.nodes) >= len(tree.nodes):
+        raise ValueError("several ways lead to one position, and a mixture plays on by the way")
+    reach = [
+        {seat: _reach(tree, _only(tree, policy, seat)) for seat in tree.seats}
+        for policy in policies
+    ]
+    rows = [[0.0] * len(infoset.actions) for infoset in tree.infosets]
+    totals = [0.0] * len(tree.infosets)
+    members = {node.infoset: number for number, node in enumerate(tree.nodes) if node.infoset >= 0}
+    for policy, weight, of_seat in zip(policies, weights, reach, strict=True):
+        for i, infoset in enumerate(tree.infosets):
+            share = weight * of_seat[infoset.seat][members[i]]
+            totals[i] += share
+            rows[i] = [x + share * p for x, p in zip(rows[i], policy[i], strict=True)]
+    return [
+        [x / total for x in row] if total > 0 else list(policies[0][i])
+        for i, (row, total) in enumerate(zip(rows, totals, strict=True))
+    ]
+
+
+def _only(tree: Tree, policy: Policy, seat: str) -> list[Sequence[float]]:
+    """A seat's own choices; all others, chance included, are certain."""
+    return [
+        row if infoset.seat == seat else [1.0] * len(infoset.actions)
+        for row, infoset in zip(policy, tree.infosets, strict=True)
+    ]
+
+
 def illegal_mass(policy: Policy) -> float:
     """The probability of a forfeit, averaged over the information states; without what rounding
     leaves of rows that sum to 1."""

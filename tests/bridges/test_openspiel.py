@@ -11,7 +11,7 @@ from sparring.core.errors import ConfigError, UnknownName
 from sparring.core.tree import TreeTooLarge
 from sparring.core.types import Sampling, Turn, View
 from sparring.evaluation.arena import match
-from sparring.evaluation.best_response import exploit, uniform
+from sparring.evaluation.best_response import exploit, mixed, uniform
 from sparring.run.games import load_game
 from sparring.training.loop import train
 
@@ -75,6 +75,26 @@ def test_best_responses_are_openspiels(string, kind):
     assert gains == pytest.approx(list(want.player_improvements), abs=1e-9)
     values = scores.policy_value(root, [table] * len(game.seats))
     assert found.values == pytest.approx(tuple(values), abs=1e-9)
+
+
+@pytest.mark.parametrize("string", ["kuhn_poker", "leduc_poker"])
+def test_a_mixture_is_the_policy_that_openspiel_aggregates(string):
+    """Of a player who draws one of three policies before each game."""
+    aggregator = pytest.importorskip("open_spiel.python.algorithms.policy_aggregator")
+    game = load_game(f"openspiel:{string}", style="terse")
+    tree = make_tree(game)
+    keys = [infoset.key for infoset in tree.infosets]
+    ours = [random_rows(tree, seed) for seed in range(3)]
+    ours[1] = [[float(i == 0) for i, _ in enumerate(row)] for row in ours[1]]  # it never comes far
+    weights = [0.5, 0.3, 0.2]
+    whole = mixed(tree, ours, weights)
+    tables = [tabular(game, dict(zip(keys, rows, strict=True))) for rows in ours]
+    drawn = aggregator.PolicyAggregator(game.spiel).aggregate(
+        range(2), [tables, tables], [weights, weights]
+    )
+    assert exploit(tree, whole).nash_conv == pytest.approx(
+        theirs.nash_conv(game.spiel, drawn), abs=1e-9
+    )
 
 
 def test_more_of_cfr_is_less_exploitable():
