@@ -128,6 +128,7 @@ class EpisodeIndex:
                 "count": count,
                 "page": page,
                 "pages": -(-count // PAGE),
+                "unreadable": db.execute("select count(*) from file where games = 0").fetchone()[0],
                 "games": [_row(row) for row in rows],
             }
 

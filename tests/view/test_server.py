@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import threading
 from dataclasses import replace
@@ -97,6 +98,18 @@ def test_the_index_follows_files_that_change_and_go(tmp_path: Path) -> None:
     file.unlink()
     index.update()
     assert index.page({})["count"] == 0 and index.read("000001", 0) is None
+
+
+def test_files_of_another_version_are_counted_and_not_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "episodes" / "000001.jsonl.gz"
+    file.parent.mkdir(parents=True)
+    pack(file, [episode("kuhn", ("random", "random"), 0)])
+    old = gzip.decompress(file.read_bytes()).replace(b'"prompt":', b'"shown":')
+    file.with_name("000002.jsonl.gz").write_bytes(gzip.compress(old))
+    index = EpisodeIndex(tmp_path / "run", tmp_path / "cache")
+    index.update()
+    page = index.page({})
+    assert page["count"] == 1 and page["unreadable"] == 1
 
 
 def test_a_game_is_scored_again_by_todays_rules() -> None:

@@ -57,7 +57,8 @@ export const Games = ({ run }) => {
       ${filters && html`<button onClick=${() => change(Object.fromEntries([...FILTERS, "page"].map((key) => [key, ""])))}>Clear</button>`}
     </form>
     <p class="intro"><b class="count">${number(data.count)}</b> game${data.count === 1 ? "" : "s"}${query.group && html` of the group ${query.group}`}.
-      ${data.indexing && html`<span aria-busy="true"> Reading: ${number(data.indexing.total - data.indexing.left)} of ${number(data.indexing.total)} files.</span>`}</p>
+      ${data.indexing && html`<span aria-busy="true"> Reading: ${number(data.indexing.total - data.indexing.left)} of ${number(data.indexing.total)} files.</span>`}
+      ${data.unreadable > 0 && html`<span class="alarm-text"> In ${number(data.unreadable)} file${data.unreadable === 1 ? "" : "s"} there is no game that this version can read.</span>`}</p>
     ${data.games.length > 0 && html`<div class="scroll card flush"><table class="list games"><thead><tr><th>Game</th><th>Players and rewards</th><th>Outcome</th><th class="num">Turns</th><th class="num">Tokens</th><th>Group</th></tr></thead>
       <tbody>${data.games.map((game) => html`<tr key=${`${game.file}/${game.number}`}>
         <th><${Link} to=${address(game)}>${game.iteration === null ? "Evaluation" : `Iteration ${number(game.iteration)}`}, ${number(game.number + 1)}<//><small>${game.title}</small></th>
