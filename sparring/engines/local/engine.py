@@ -81,17 +81,15 @@ class TransformersEngine(OwnEngine):
         transformers' own forward pass. `cache_gb`: for keys and values; None: a share of a GPU's
         free memory, and a fixed one of a CPU's."""
         self.policies = policies
-        self.chat = Chat(policies.tokenizer)
+        self.chat = chat = Chat(policies.tokenizer)
         self.max_batch = max_batch
         self.lockstep = lockstep
         self.base = ""  # which base model this is, to check before a policy is added
         self.clock: Clock = Clock()
         # Games say the same few words again and again, and a tokenizer is slow to spell them.
-        self._split = lru_cache(maxsize=8192)(
-            lambda ids, whole: self.chat.split(list(ids), whole=whole)
-        )
+        self._split = lru_cache(maxsize=8192)(lambda ids, whole: chat.split(list(ids), whole=whole))
         self._tries = lru_cache(maxsize=8192)(
-            lambda actions: Trie(map(self.chat.encode, actions), self.chat.end_id)
+            lambda actions: Trie(map(chat.encode, actions), chat.end_id)
         )
         self._readings: Readings = {}  # of every token by itself, once asked for
         self._queue: list[_Waiting] = []

@@ -11,6 +11,7 @@ Shapes: N tokens, B rows, V vocabulary, W blocks of a row.
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -78,11 +79,14 @@ class Runner:
         self.steps = STEPS if kernels else 1
         self.read_size = READ if self.captures else READ_CPU
         self.cache = PagedCache(0)
+        this = weakref.proxy(self)  # a cycle would keep the weights of policies that are gone
         self.scheduler = Scheduler(
-            self.cache, max_rows=max_rows, grow=self._grow, capacity=self._capacity
+            self.cache,
+            max_rows=max_rows,
+            grow=partial(Runner._grow, this),
+            capacity=partial(Runner._capacity, this),
         )
-        self._most_bytes = cache_bytes
-        self._tensors = torch.empty(0)
+        self._most_bytes, self._tensors = cache_bytes, torch.empty(0)
         self._adapters: dict[str, tuple[int, int]] = {}  # laid side by side, and their revisions
         self._adapters_moved = False
         self._drop_graphs()
@@ -175,17 +179,14 @@ class Runner:
 
     # ── memory ──────────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def _block_bytes(self) -> int:
-        layers, heads, width = self.decoder.shape
-        return 2 * layers * heads * BLOCK * width * self.dtype.itemsize
-
     def _capacity(self) -> int:
         """How many blocks there may be at most."""
-        most = self._most_bytes
-        if most is None and self.device.type == "cuda":
+        layers, heads, width = self.decoder.shape
+        block_bytes = 2 * layers * heads * BLOCK * width * self.dtype.itemsize
+        most = self._most_bytes or CPU_BYTES
+        if self._most_bytes is None and self.device.type == "cuda":
             most = int((torch.cuda.mem_get_info(self.device)[0] + self._tensors.nbytes) * SHARE)
-        return max(1, (most or CPU_BYTES) // self._block_bytes - 1)
+        return max(1, most // block_bytes - 1)
 
     def _grow(self, blocks: int) -> bool:
         """Have so many blocks, as far as they are allowed and there is memory for them."""

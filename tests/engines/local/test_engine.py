@@ -1,6 +1,8 @@
 """The embedded engine says what the model says, with the learner's logprobs, in batches."""
 
 import asyncio
+import gc
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -362,3 +364,33 @@ def test_requests_of_games_that_were_given_up_are_not_served(engine):
     turns = answer(engine, [ask("b", seed=5, max_tokens=1)])
     assert len(turns) == 1
     assert [shape[0] for shape in passes.shapes] == [1]
+
+
+@pytest.mark.parametrize("graphs", [None, False], ids=["paged", "plain"])
+def test_weights_of_what_is_gone_are_freed_without_a_garbage_collection(
+    make_policies, graphs
+) -> None:
+    """A league drops a member every few iterations, and evaluations drop whole engines. The garbage
+    collector counts objects, not the tensors in them: what waits for it may be gigabytes."""
+    policies = make_policies("full", names=("main", "old"))
+    engine = TransformersEngine(policies, graphs=graphs)
+
+    async def play(engine: TransformersEngine) -> None:
+        await asyncio.gather(*(engine.act(ask("a", policy=name)) for name in ("main", "old")))
+        while not engine._server.done():  # cancelled at the loop's end, it would keep its frames
+            await asyncio.sleep(0)
+
+    asyncio.run(play(engine))
+    weights = {
+        name: [weakref.ref(weight) for weight in policies.parameters(name).values()]
+        for name in ("main", "old")
+    }
+    gc.collect()
+    gc.disable()
+    try:
+        policies.remove("old")
+        assert not any(weight() is not None for weight in weights["old"])
+        del policies, engine
+        assert not any(weight() is not None for weight in weights["main"])
+    finally:
+        gc.enable()
