@@ -121,16 +121,20 @@ class Observer(threading.Thread):
                 process.wait(PATIENCE_S)
 
 
-def slope(samples: Sequence[tuple[float, float]]) -> dict[str, float] | None:
-    """Mebibytes an hour over the second half, when all is warm, and the most that was held."""
+def slope(samples: Sequence[tuple[float, float]]) -> dict[str, Any] | None:
+    """Mebibytes an hour over the second half, when all is warm, the mean of each quarter, and the
+    most that was held."""
     half = samples[len(samples) // 2 :]
     if len(half) < 4 or half[-1][0] <= half[0][0]:
         return None
+    held = [mebibytes for _, mebibytes in samples]
+    quarters = [held[n * len(held) // 4 : (n + 1) * len(held) // 4] for n in range(4)]
     per_s = statistics.linear_regression(*zip(*half, strict=True)).slope
     return {
         "mib_per_hour": round(per_s * 3600, 1),
         "seconds": round(half[-1][0] - half[0][0]),
-        "peak_mib": round(max(m for _, m in samples)),
+        "quarters_mib": [round(statistics.mean(quarter)) for quarter in quarters],
+        "peak_mib": round(max(held)),
     }
 
 
