@@ -4,6 +4,7 @@ for, a port that is free. `python -m sparring.launch.node` runs it on every node
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import sys
 from importlib import metadata
@@ -38,6 +39,11 @@ def port_is_free(port: int) -> bool:
     return True
 
 
+def own_name() -> str:
+    """This node as Slurm calls it, which need not be how the machine calls itself."""
+    return (os.environ.get("SLURMD_NODENAME") or socket.gethostname()).split(".")[0]
+
+
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--version", required=True)
@@ -50,8 +56,8 @@ def main(words: list[str] | None = None) -> int:
         import torch
 
         gpus = torch.cuda.device_count()
-    here = socket.gethostname()
-    is_head = asked.head.split(".")[0] == here.split(".")[0]
+    here = own_name()
+    is_head = asked.head.split(".")[0] == here
     taken = asked.port if asked.port and is_head and not port_is_free(asked.port) else None
     reasons = problems(asked.version, asked.gpus, gpus, taken)
     for problem in reasons:

@@ -12,13 +12,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sparring.core.errors import ConfigError
+from sparring.launch.node import own_name
 from sparring.run.interrupt import SIGNALS
 
 _WAIT_S = 300.0  # for all nodes to join
+_ABSENCES = 3  # times in a row that the first node does not answer, after which it has left
 
 
 def main(words: list[str] | None = None) -> int:
@@ -30,7 +32,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args(words)
     command = [word for word in asked.command if word != "--"]
-    if asked.head.split(".")[0] != socket.gethostname().split(".")[0]:
+    if asked.head.split(".")[0] != own_name():
         return _join(asked)
     with _started(["--head", f"--port={asked.port}", "--include-dashboard=false"]):
         address = f"{socket.gethostbyname(socket.gethostname())}:{asked.port}"
@@ -57,32 +59,55 @@ def _join(asked: Any) -> int:
     """Stay while the first node does; a signal is its business, not this node's."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    until = time.monotonic() + _WAIT_S
-    while time.monotonic() < until:
-        joined = subprocess.run(_start([f"--address={asked.head}:{asked.port}", "--block"]))
-        if joined.returncode == 0:
-            break
-        time.sleep(2)  # the first node is not up yet, or has left
+    until, absences = time.monotonic() + _WAIT_S, 0
+    ray: subprocess.Popen[bytes] | None = None
+    while absences < _ABSENCES and (ray is not None or time.monotonic() < until):
+        if _reachable(asked.head, asked.port):
+            absences = 0
+            if ray is None or ray.poll() is not None:
+                ray = _start([f"--address={asked.head}:{asked.port}"])
+        elif ray is not None:  # before it has been seen, the first node is not up yet
+            absences += 1
+        time.sleep(1)
+    if ray is not None:
+        _stop(ray)
     return 0
+
+
+def _reachable(head: str, port: int) -> bool:
+    try:
+        socket.create_connection((head, port), timeout=10).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
 def _started(words: list[str]) -> Iterator[None]:
     """The time in which Ray runs on this node."""
-    process = subprocess.Popen(_start([*words, "--block"]), stdout=subprocess.DEVNULL)
+    ray = _start(words)
     try:
         yield
     finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _stop(ray)
 
 
-def _start(words: list[str]) -> list[str]:
-    return [os.path.join(os.path.dirname(sys.executable), "ray"), "start", *words]
+def _start(words: list[str]) -> subprocess.Popen[bytes]:
+    """Ray on this node. Slurm signals every process of a job, and Ray's would leave at once, in the
+    middle of what the run ends first: to them the signals that ask to leave are blocked."""
+    command = [os.path.join(os.path.dirname(sys.executable), "ray"), "start", "--block", *words]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, process_group=0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _stop(ray: subprocess.Popen[bytes]) -> None:
+    """Workers end with the processes that are killed here."""
+    with suppress(ProcessLookupError):
+        os.killpg(ray.pid, signal.SIGKILL)
+    ray.wait()
 
 
 def _wait_for_nodes(address: str, nodes: int) -> None:

@@ -1,4 +1,5 @@
-"""Jobs of Slurm's: the script that is written, and a real Slurm of one node that runs it."""
+"""Jobs of Slurm's: the script that is written, and a real Slurm that runs it, of one node and of
+two."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -124,65 +127,120 @@ def test_a_signal_ends_the_iteration_writes_a_checkpoint_and_asks_for_another_li
     assert (tmp_path / "run" / "checkpoints" / f"step_{done:06d}").is_dir()
 
 
-def wait_for(done: Callable[[], object], seconds: float = 90) -> None:
+def wait_for(done: Callable[[], object], log: Path | None = None, seconds: float = 240) -> None:
     until = time.monotonic() + seconds
     while not done():
-        assert time.monotonic() < until, "it did not come"
-        time.sleep(0.02)
+        text = log.read_text() if log and log.exists() else ""
+        assert time.monotonic() < until, f"it did not come: {text}"
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    reason = slurm_cluster.missing()
+    yield from running_slurm(tmp_path_factory, 1)
+
+
+@pytest.fixture(scope="module")
+def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    yield from running_slurm(tmp_path_factory, 2)
+
+
+def running_slurm(tmp_path_factory: pytest.TempPathFactory, nodes: int) -> Iterator[dict[str, str]]:
+    reason = slurm_cluster.missing(nodes)
     if reason:
-        pytest.skip(f"no Slurm here: {reason}")
-    folder = tmp_path_factory.mktemp("slurm")
+        pytest.skip(f"no Slurm of {nodes} nodes here: {reason}")
+    started = slurm_cluster.cluster(tmp_path_factory.mktemp("slurm"), nodes)
     try:
-        started = slurm_cluster.cluster(folder)
         environment = started.__enter__()
     except RuntimeError as error:
         pytest.skip(f"Slurm is installed and did not start: {error}")
-    yield environment
+    yield {**environment, "OMP_NUM_THREADS": "1"}
     started.__exit__(None, None, None)
+
+
+def say(environment: dict[str, str], *command: str) -> str:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def preempt_once(environment: dict[str, str], run: Path, *words: str) -> str:
+    """Submit a job, have Slurm preempt it in the middle, and wait for its end: its log."""
+    keys = [*SMALL, *LONG, "--smoke", "--run", str(run), "--time", "10", "--cpus", "1"]
+    submitted = say(environment, COMMAND, "submit", "kuhn", *keys, *words)
+    number = submitted.split(";")[0].removeprefix("job ")
+    log = run.with_name("run.slurm") / f"{number}.log"
+    ask = partial(say, environment)
+    wait_for(lambda: run.exists() and len(facts(run)) >= 2, log)
+    writer = json.loads((run / ".lock").read_text())["pid"]
+    os.kill(writer, signal.SIGSTOP)  # a fast machine would be done before Slurm preempts it
+    ask("sbatch", "-p", "high", "--exclusive", "-o", "/dev/null", "--wrap", "true")
+    wait_for(lambda: "PreemptTime=None" not in ask("scontrol", "show", "job", number), log)
+    os.kill(writer, signal.SIGCONT)
+    wait_for(lambda: "life 2" in log.read_text(), log)
+    wait_for(lambda: state(ask, number) in ENDED, log)
+    return log.read_text()
 
 
 def test_a_job_that_slurm_preempts_once_equals_one_that_was_left_alone(
     slurm: dict[str, str], tmp_path: Path
 ) -> None:
-    run, keys = tmp_path / "run", [*SMALL, *LONG]
-    words = ["submit", "kuhn", "--smoke", "--run", str(run), "--time", "10", "--cpus", "1", *keys]
-    environment = {**slurm, "OMP_NUM_THREADS": "1"}
-
-    def say(*command: str) -> str:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    refused = subprocess.run(
-        [COMMAND, *words, "--gpus", "8"], env=environment, capture_output=True, text=True
-    )
+    run = tmp_path / "run"
+    words = [COMMAND, "submit", "kuhn", "--smoke", "--run", str(run), "--gpus", "8"]
+    refused = subprocess.run(words, env=slurm, capture_output=True, text=True)
     assert refused.returncode == 2 and "Slurm refuses the job" in refused.stderr
     assert list(tmp_path.iterdir()) == []
 
-    number = say(COMMAND, *words).split(";")[0].removeprefix("job ")
-    log = tmp_path / "run.slurm" / f"{number}.log"
-    wait_for(lambda: run.exists() and len(facts(run)) >= 2)
-    writer = json.loads((run / ".lock").read_text())["pid"]
-    os.kill(writer, signal.SIGSTOP)  # a fast machine would be done before Slurm preempts it
-    say("sbatch", "-p", "high", "--exclusive", "-o", "/dev/null", "--wrap", "true")
-    wait_for(lambda: "PreemptTime=None" not in say("scontrol", "show", "job", number))
-    os.kill(writer, signal.SIGCONT)
-    wait_for(lambda: "life 2" in log.read_text())
-    wait_for(lambda: state(say, number) in ENDED)
-    assert "life 2" in log.read_text() and "SIGTERM came" in log.read_text()
-    assert len(events(run, "resumed")) == 1
+    log = preempt_once(slurm, run)
+    assert "SIGTERM came" in log and len(events(run, "resumed")) == 1
     life = train("kuhn", tmp_path / "alone", *LONG)
     assert life.code == 0, life.err
     assert facts(run) == facts(tmp_path / "alone") and len(facts(run)) == ITERATIONS
 
 
+@pytest.mark.skipif(
+    os.environ.get("SPARRING_FULL") != "1",
+    reason="minutes of processor time: SPARRING_FULL=1 preempts jobs of two nodes",
+)
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("launcher", ["accelerate", "ray"])
+def test_a_job_of_two_nodes_that_is_preempted_once_equals_a_run_left_alone(
+    two_nodes: dict[str, str], tmp_path: Path, launcher: str
+) -> None:
+    run, alone = tmp_path / "run", tmp_path / "alone"
+    log = preempt_once(two_nodes, run, "--nodes", "2", "--launcher", launcher)
+    assert "life 1, on node[1-2]" in log and "SIGTERM came" in log, log
+    assert len(events(run, "resumed")) == 1
+    processes = ["--processes", "2"] if launcher == "accelerate" else []
+    words = ["train", "kuhn", "--smoke", *SMALL, *LONG, "--run", str(alone), *processes]
+    say(two_nodes, COMMAND, *words)
+    assert facts(run) == facts(alone) and len(facts(run)) == ITERATIONS
+
+
+def test_processes_of_a_job_of_two_nodes_know_their_rank_and_the_first_node(
+    two_nodes: dict[str, str], tmp_path: Path
+) -> None:
+    """What takes minutes with a model above, with a stand-in for Python that says where it is."""
+    stand_in = tmp_path / "python"
+    stand_in.write_text(
+        "#!/bin/bash\n"
+        f'[ "$2" = sparring.launch.node ] && exec {sys.executable} "$@"\n'
+        'echo "rank $RANK of $WORLD_SIZE on $(hostname), first $MASTER_ADDR: $(getent hosts '
+        '"$MASTER_ADDR" | cut -d" " -f1)"\n'
+    )
+    stand_in.chmod(0o755)
+    job = BatchJob("kuhn", tmp_path / "run", nodes=2, launcher="accelerate", time="10")
+    job.logs.mkdir()
+    (tmp_path / "job.sh").write_text(script(job, str(stand_in)))
+    say(two_nodes, "sbatch", "--wait", str(tmp_path / "job.sh"))
+    (log,) = job.logs.glob("*.log")
+    first = f"first node1: {slurm_cluster.NETWORK}.2"
+    lines = sorted(line for line in log.read_text().splitlines() if line.startswith("rank"))
+    assert lines == [f"rank {n} of 2 on node{n + 1}, {first}" for n in range(2)], log.read_text()
+
+
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 
 
-def state(say: Callable[..., str], number: str) -> str:
-    return say("squeue", "-h", "-j", number, "-t", "all", "-o", "%T").strip()
+def state(ask: Callable[..., str], number: str) -> str:
+    return ask("squeue", "-h", "-j", number, "-t", "all", "-o", "%T").strip()
