@@ -53,8 +53,8 @@ def learn(
     return {"stats": stats, "weights": {k: p.clone() for k, p in policies.state("main").items()}}
 
 
-def join(rank: int, port: int) -> None:
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+def join(rank: int, port: int, size: int = 2) -> None:
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 
 
@@ -65,16 +65,16 @@ def member(rank: int, port: int, kind: str, spread: bool, samples: Any, out: str
 
 
 @contextmanager
-def both_processes(target: Callable[..., None], *args: Any) -> Iterator[None]:
-    """`target` in two processes, which end well."""
+def several_processes(target: Callable[..., None], *args: Any, size: int = 2) -> Iterator[None]:
+    """`target` in several processes, which end well."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
-    both = [_server().Process(target=target, args=(rank, port, *args)) for rank in range(2)]
-    for process in both:
+    started = [_server().Process(target=target, args=(n, port, *args)) for n in range(size)]
+    for process in started:
         process.start()
     yield
-    for process in both:
+    for process in started:
         process.join(120)
         assert process.exitcode == 0
 
@@ -85,21 +85,75 @@ def test_two_processes_learn_what_one_learns(
     tmp_path: Path, make_samples: Callable[..., list[Sample]], kind: str, spread: bool
 ) -> None:
     samples = make_samples(7)
-    with both_processes(member, kind, spread, samples, str(tmp_path)):
+    with several_processes(member, kind, spread, samples, str(tmp_path)):
         alone = learn(KINDS[kind], samples, World())
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     assert first["stats"] == second["stats"]  # and so they decide alike
     for mine, theirs in zip(first["stats"], alone["stats"], strict=True):
         assert mine == pytest.approx(theirs, rel=2e-4, abs=1e-6)
     assert first["stats"][0]["learn/loss"] != first["stats"][1]["learn/loss"]
-    for key, weight in alone["weights"].items():
-        assert torch.equal(first["weights"][key], second["weights"][key])
-        # Sums in another order: equal but for the last digits, which Adam's division can swell
-        # where a gradient is next to nothing: in one weight of ten thousand, by a tenth of a step.
-        off = (first["weights"][key] - weight).abs()
+    for key, weight in first["weights"].items():
+        assert torch.equal(weight, second["weights"][key])
+    assert_weights_close(first["weights"], alone["weights"])
+
+
+def assert_weights_close(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
+    """Sums in another order: equal but for the last digits, which Adam's division can swell where a
+    gradient is next to nothing: in one weight of ten thousand, by a tenth of a step."""
+    assert set(mine) == set(theirs)
+    for key, weight in theirs.items():
+        off = (mine[key] - weight).abs()
         swollen = off > 2e-4 + 1e-3 * weight.abs()
         assert int(swollen.sum()) <= max(1, weight.numel() // 10_000), key
         assert float(off.max()) < 1e-3, key
+
+
+SHARDED = LearnConfig(weights="full", lr=1e-2, minibatches=2)
+
+
+def second_step(samples: list[Sample], folder: Path, world: World, first: bool) -> None:
+    """The second of two iterations: by a learner that has done the first and leaves a checkpoint
+    of it, or by one that loads that checkpoint. Its metrics and weights are kept."""
+    from sparring.learn.distributed.distributed_learner import spread_out
+    from sparring.learn.learner import Learner
+    from sparring.models.policies import load_policies
+    from sparring.run import checkpoint
+
+    policies = load_policies("nano", SHARDED, seed=0)
+    learner = Learner(policies, ["main"], SHARDED)
+    learner.world = world
+    if world.size > 1:
+        spread_out(learner)
+    if first:
+        learner.fit(samples, 0, 2)
+        tensors = learner.state()  # put together from all processes' parts
+        if world.rank == 0:
+            checkpoint.save(folder, 1, tensors, {})
+    else:
+        learner.load(checkpoint.load(folder, 1)[0])
+    stats = learner.fit(samples, 1, 2)
+    torch.save((stats, policies.state("main")), folder / f"{world.size}.{world.rank}.pt")
+
+
+def second_step_member(rank: int, port: int, size: int, samples: Any, out: Path) -> None:
+    join(rank, port, size)
+    second_step(samples, out, World(size), size == 4)
+    torch.distributed.destroy_process_group()
+
+
+def test_a_checkpoint_of_four_processes_with_sharded_weights_goes_on_with_one_and_with_two(
+    tmp_path: Path, make_samples: Callable[..., list[Sample]]
+) -> None:
+    samples = make_samples(7)
+    with several_processes(second_step_member, 4, samples, tmp_path, size=4):
+        pass
+    with several_processes(second_step_member, 2, samples, tmp_path):
+        second_step(samples, tmp_path, World(), first=False)
+    stats, weights = torch.load(tmp_path / "4.0.pt")
+    for size in (1, 2):
+        other_stats, other_weights = torch.load(tmp_path / f"{size}.0.pt")
+        assert other_stats == pytest.approx(stats, rel=2e-4, abs=1e-6)
+        assert_weights_close(other_weights, weights)
 
 
 def test_a_run_on_two_processes_has_one_writer_and_the_metrics_of_one(tmp_path: Path) -> None:
@@ -214,7 +268,7 @@ def test_two_processes_go_through_the_phases_as_one_does(tmp_path: Path) -> None
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir()
     two.mkdir()
-    with both_processes(phases_member, two):
+    with several_processes(phases_member, two):
         learn_by_phases(one)
     for run in ("sft/lora", "dpo"):
         assert_fitted_alike(two / run, one / run)
