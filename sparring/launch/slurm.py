@@ -139,8 +139,12 @@ def _body(job: BatchJob) -> list[str]:
         ]
     if job.launcher == "ray":
         return [
+            # Ray asks for a token where it finds one in the user's home, and only there: the job
+            # has its own, for all of its nodes.
+            '[ -n "${RAY_AUTH_MODE:-}" ] || export RAY_AUTH_MODE=token '
+            'RAY_AUTH_TOKEN="$(od -An -N32 -tx1 /dev/urandom | tr -dc 0-9a-f)"',
             'srun "$python" -m sparring.launch.ray_node --head "$head" --port "$port" '
-            f'--nodes {job.nodes} --gpus {job.gpus} -- "${{words[@]}}" &'
+            f'--nodes {job.nodes} --gpus {job.gpus} -- "${{words[@]}}" &',
         ]
     return ['srun "$python" -m sparring "${words[@]}" &']
 

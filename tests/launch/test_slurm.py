@@ -58,6 +58,7 @@ def test_the_script_asks_for_what_was_asked_and_resumes_by_itself(tmp_path: Path
     [
         ("accelerate", "#SBATCH --ntasks-per-node=2\n"),
         ("accelerate", "RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID exec"),
+        ("ray", "RAY_AUTH_MODE=token RAY_AUTH_TOKEN="),
         ("ray", 'ray_node --head "$head" --port "$port" --nodes 3 --gpus 2 -- "${words[@]}"'),
     ],
 )
