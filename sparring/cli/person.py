@@ -81,7 +81,7 @@ def with_person(
         while actions and text not in actions and text not in names:
             again = f"{text!r} is not one of: {listed}\n{request.seat}> "
             text = (await _typed(ask, again)).strip()
-        if text in names:
+        if text not in actions and text in names:
             text = actions[names.index(text)]
         return Turn(seat=request.seat, policy=PERSON, prompt=prompt, text=text, finish="person")
 
