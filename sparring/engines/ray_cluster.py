@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sparring.core.errors import ConfigError
 from sparring.engines.shared_weights import last_line
 from sparring.run.cluster import RayConfig
+from sparring.run.interrupt import SIGNALS
+
+
+@contextmanager
+def _own_signal_handlers() -> Iterator[None]:
+    """Ray handles SIGTERM by printing frames of C++ and dying; a run leaves in good order."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def connect(config: RayConfig, gpus: float) -> bool:
@@ -22,7 +37,8 @@ def connect(config: RayConfig, gpus: float) -> bool:
     if started:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
-            ray.init(address=config.address or "local", **quiet)
+            with _own_signal_handlers():
+                ray.init(address=config.address or "local", **quiet)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ConfigError(
                 f"there is no Ray cluster at {config.address!r}: {last_line(error)}. Start one "

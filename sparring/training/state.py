@@ -22,6 +22,7 @@ from sparring.run.config import Config
 from sparring.run.games import make_games
 from sparring.run.guard import Guard
 from sparring.run.job import resume_latest
+from sparring.run.machine import release_free_memory
 from sparring.run.rundir import RunDir, RunError
 from sparring.run.schedule import Step, steps_of
 from sparring.run.seats import learned_policies
@@ -85,6 +86,7 @@ class Parts:
         checkpoint.save(run.checkpoints, iteration, tensors, state)
         checkpoint.tidy(run.checkpoints, self.config.checkpoint.keep, self.guard.best_step)
         self.name_checkpoints(run)
+        release_free_memory()
 
     def name_checkpoints(self, run: RunDir) -> None:
         if self.steps:

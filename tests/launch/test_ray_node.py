@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from sparring.engines import ray_cluster
 from sparring.launch import ray_node
+from sparring.run.cluster import RayConfig
 from sparring.run.interrupt import SIGNALS
 
 
@@ -52,3 +54,20 @@ def test_a_node_leaves_when_the_first_one_has_left(monkeypatch: pytest.MonkeyPat
             signal.signal(number, handler)
     assert words == [f"--address=127.0.0.1:{port}"]
     assert started[0].returncode == -signal.SIGKILL
+
+
+def test_the_handlers_of_a_run_outlive_those_that_ray_puts_in_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ray = pytest.importorskip("ray", reason="pip install 'sparring[ray]'")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **words: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+
+    def leave(number: int, frame: object) -> None: ...
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        ray_cluster.connect(RayConfig(), gpus=0)
+        assert signal.getsignal(signal.SIGTERM) is leave
+    finally:
+        signal.signal(signal.SIGTERM, before)

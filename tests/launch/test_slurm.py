@@ -215,7 +215,8 @@ def test_a_job_of_two_nodes_that_is_preempted_once_equals_a_run_left_alone(
     processes = ["--processes", "2"] if launcher == "accelerate" else []
     words = ["train", "kuhn", "--smoke", *SMALL, *LONG, "--run", str(alone), *processes]
     say(two_nodes, COMMAND, *words)
-    assert facts(run) == facts(alone) and len(facts(run)) == ITERATIONS
+    played = [{k: v for k, v in line.items() if not k.startswith("pool/")} for line in facts(run)]
+    assert played == facts(alone) and len(played) == ITERATIONS
 
 
 def test_processes_of_a_job_of_two_nodes_know_their_rank_and_the_first_node(

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
+import torch
 from lives import train
 
 from sparring.core.errors import ConfigError
 from sparring.run import machine as machines
 from sparring.run.config import Config
-from sparring.run.machine import Gpu, Machine, choose_precision, needs_network, settle
+from sparring.run.machine import (
+    Gpu,
+    Machine,
+    choose_precision,
+    needs_network,
+    release_free_memory,
+    settle,
+)
 
 V100 = Machine((Gpu("Tesla V100-SXM2-16GB", (7, 0), 16.9, False),), 40, 512)
 A100 = Machine((Gpu("NVIDIA A100-SXM4-80GB", (8, 0), 85.0, True),) * 8, 96, 1024)
@@ -173,3 +183,16 @@ def test_train_says_what_it_chose_and_why(tmp_path: Path) -> None:
         refused = train("kuhn", tmp_path / "other", "engine.device=cuda")
         assert refused.code == 2 and "no GPU" in refused.err
         assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library is not glibc"
+)
+def test_memory_that_was_freed_between_blocks_in_use_goes_back_to_the_system() -> None:
+    blocks = [torch.ones(16 * 1024) for _ in range(1600)]  # 100 MiB, each too small for a mapping
+    kept = blocks[::16]
+    full = psutil.Process().memory_info().rss
+    del blocks
+    release_free_memory()
+    assert full - psutil.Process().memory_info().rss > 50 << 20
+    assert all(float(block.sum()) == 16 * 1024 for block in kept)
