@@ -12,6 +12,7 @@ _FENCE = re.compile(
     r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL
 )
 _FENCES = re.compile(r"^[ \t]*```[ \t]*(\w*)", re.MULTILINE)
+_ONE_RETURN = re.compile(r"(def [^\n]*:)\n\s+return ([^\n]*)\s*\Z")
 _PYTHON = ("", "python", "python3", "py")
 
 
@@ -70,3 +71,9 @@ def is_empty(code: str) -> bool:
     """Whether there is no statement at all, as in an empty reply or one of comments."""
     lines = (line.strip() for line in code.splitlines())
     return all(not line or line.startswith("#") for line in lines)
+
+
+def one_return(code: str) -> tuple[str, str] | None:
+    """The first line of a function that only returns an expression, and the expression."""
+    match = _ONE_RETURN.match(code)
+    return (match[1], match[2]) if match else None

@@ -126,7 +126,10 @@ def play_programs(parts: Parts, name: str, kind: str, count: int, chat: Chat) ->
             return await collect(jobs, _no_engine, sampling=sampling, transcribe=transcribe)
 
     episodes = asyncio.run(play())
+    for turn in (turn for episode in episodes for turn in episode.turns if not turn.text):
+        turn.trainable = False  # else the policy would learn to say nothing there
     turns = sum(turn.trainable for episode in episodes for turn in episode.turns)
+    too_long = [(turn, most) for turn, most in too_long if turn.trainable]
     if len(too_long) > turns * _TOO_LONG:
         turn, most = too_long[0]
         raise ConfigError(
@@ -195,6 +198,7 @@ def learn_config(config: Config) -> LearnConfig:
         "schedule": "linear",
         "lr_floor": 0.0,
         "warmup": 0,
+        "kl_stop": None,  # of a policy that samples
         "epochs": 1,
         "horizon": None,
         "restart": False,

@@ -14,7 +14,7 @@ from sparring.core.errors import ConfigError
 from sparring.models.chat import Chat
 from sparring.run.config import load_recipe
 from sparring.run.rundir import read_lines
-from sparring.training.imitation import FOLDER, gather, play_programs
+from sparring.training.imitation import FOLDER, gather, learn_config, play_programs
 from sparring.training.state import Parts, build
 
 MATCHING = ("games.matching.size=2", "games.matching.hints=4", "curriculum={}")
@@ -160,3 +160,12 @@ def test_a_game_without_programs_cannot_be_imitated(tmp_path: Path) -> None:
     keys = ["games={" + f"'{tmp_path}/mute.py:Mute': {{}}" + "}", "begin.main=scripted:2"]
     with pytest.raises(ConfigError, match="has no scripted player"):
         gather(parts_of("kuhn", *keys), tmp_path / "run")
+
+
+def test_silence_and_other_seats_are_not_imitated_and_kl_stop_waits_for_samples() -> None:
+    parts = parts_of("adversarial", "games.adversarial_tests.program_tokens=40")
+    chat = Chat(parts.learner.policies.tokenizer)
+    for episode in play_programs(parts, "generator", "perfect", 4, chat):
+        assert [t.text for t in episode.turns if t.trainable] == [episode.turns[4].text]
+        assert episode.facts["pass_rate"] == 1
+    assert parts.config.learn.kl_stop is not None and learn_config(parts.config).kl_stop is None

@@ -24,9 +24,15 @@ from sparring.pipelines.adversarial.problems import (
     need_references,
 )
 from sparring.pipelines.adversarial.stages import Stage, make_stages, visible
-from sparring.pipelines.adversarial.written_tests import VALID, Examiner, Ruled, read_tests
+from sparring.pipelines.adversarial.written_tests import (
+    VALID,
+    Examiner,
+    Ruled,
+    read_inputs,
+    read_tests,
+)
 from sparring.run.game_options import Count, Seconds, Tokens
-from sparring.tasks.code import Problem, extract_code, is_empty
+from sparring.tasks.code import Problem, extract_code, is_empty, one_return
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 _REWARD, _VALIDITY = 0.7, 0.3  # of the score that picks the best checkpoint
@@ -57,7 +63,7 @@ def score(baseline: Sequence[bool], tests: Sequence[Ruled], passed: Sequence[boo
 @dataclass
 class AdversarialTests(Game):
     """Rewards are shares between 0 and 1. `scripted` generators write the reference half of the
-    time, and otherwise the reference with one thing changed."""
+    time, and otherwise the reference with one thing changed; `perfect` ones the reference."""
 
     seats: ClassVar[tuple[str, ...]] = (GENERATOR, DISCRIMINATOR)
     problems: ClassVar[str] = "adversarial"
@@ -70,6 +76,7 @@ class AdversarialTests(Game):
     stage_tokens: Tokens = None  # None: as the recipe's sampling says
     program_tokens: Tokens = None  # of the last stage; None: as the others
     test_tokens: Tokens = None
+    inputs_only: bool = False  # tests are calls, and the reference says what to expect; as in terse
 
     def __post_init__(self) -> None:
         check_style(self.style)
@@ -116,7 +123,8 @@ class AdversarialTests(Game):
         replies: dict[str, str] = {}
         for stage in self.stages:
             last = stage is self.stages[-1]
-            mix = (problem.code, *mutants(problem.code)) if last else ("",)
+            codes = (problem.code, *mutants(problem.code)) if last else ()
+            mix = tuple(map(self.reply_of, codes)) or ("",)
             turn = await player.act(
                 self.stage_prompt(stage, problem, replies),
                 view=View(stage.name, mix),
@@ -138,11 +146,13 @@ class AdversarialTests(Game):
         self, problem: Problem, code: str, reply: str
     ) -> tuple[list[Ruled], list[Verdict], list[Verdict]]:
         """The discriminator's tests, and the program on the baseline tests and the valid ones."""
-        written = (
-            await self.judge.completed(problem, reply.splitlines()[: self.most_tests])
-            if self.style == "terse"
-            else read_tests(reply, self.most_tests)
-        )
+        if self.style == "terse":
+            written = await self.judge.completed(problem, reply.splitlines()[: self.most_tests])
+        elif self.inputs_only:
+            inputs = read_inputs(reply, function_name(problem.signature), self.most_tests)
+            written = await self.judge.completed(problem, inputs)
+        else:
+            written = read_tests(reply, self.most_tests)
         tests = await self.judge.examine(problem, written)
         valid = [t.text for t in tests if t.kind == VALID]
         baseline = await self.run_tests(problem, code, problem.tests)
@@ -160,6 +170,13 @@ class AdversarialTests(Game):
         if self.style != "terse" or text.startswith("def "):
             return extract_code(text)
         return f"{problem.signature}\n    return {text}\n" if text else ""
+
+    def reply_of(self, code: str) -> str:
+        """How a generator would say this program."""
+        if self.style != "terse":
+            return f"```python\n{code.strip()}\n```"
+        header_and_value = one_return(code)
+        return header_and_value[1] if header_and_value else code
 
     def stage_prompt(self, stage: Stage, problem: Problem, replies: dict[str, str]) -> str:
         name = function_name(problem.signature)
@@ -180,12 +197,16 @@ class AdversarialTests(Game):
             return f"t {name}"
         known = "\n".join(test.strip() for test in problem.tests)
         think = "Think first, then answer" if self.style == "reason" else "Answer only"
+        what = "calls on which a wrong solution may differ from a right one"
+        line = f"{name}(...)"
+        if not self.inputs_only:
+            what = "tests that a right solution passes and a wrong one may not"
+            line = f"assert {line} == ..."
         return (
             f"{problem.prompt}\nThe function is `{problem.signature}`\nThese tests are known "
             f"already:\n{known}\n\nAnother programmer has written this function and may have made "
-            f"a mistake. Write up to {self.most_tests} new tests that a right solution passes and "
-            f"a wrong one may not: other inputs, edge cases. {think} with one "
-            f"`assert {name}(...) == ...` a line in one ```python block."
+            f"a mistake. Write up to {self.most_tests} new {what}: other inputs, edge cases. "
+            f"{think} with one `{line}` a line in one ```python block."
         )
 
     def scripted(self, view: View, seed: int) -> str:
@@ -193,6 +214,9 @@ class AdversarialTests(Game):
         rng = random.Random(seed)
         first, *others = view.actions
         return rng.choice(others) if others and rng.random() < 0.5 else first
+
+    def perfect(self, view: View, seed: int) -> str:
+        return view.actions[0]
 
     def summary(self, episodes: Sequence[Episode]) -> dict[str, float]:
         return summarize(episodes) if episodes else {}

@@ -149,6 +149,25 @@ def read_tests(reply: str, most: int) -> list[str]:
     return [_normal(match[1]) for match in lines if match][:most]
 
 
+def read_inputs(reply: str, name: str, most: int) -> list[str]:
+    """The arguments of the first calls of a function in a reply, line by line; what a line says to
+    expect is left out, and one that cannot be read stays as it is, to be counted as such."""
+    inputs: list[str] = []
+    for line in map(str.strip, extract_code(reply).splitlines()):
+        tree = parsed(line)
+        nodes = ast.walk(tree) if tree is not None else iter(())
+        call = next((n for n in nodes if isinstance(n, ast.Call) and _calls(n, name)), None)
+        if call is not None:
+            inputs.append(", ".join(map(ast.unparse, [*call.args, *call.keywords])))
+        elif f"{name}(" in line:
+            inputs.append(line)
+    return inputs[:most]
+
+
+def _calls(call: ast.Call, name: str) -> bool:
+    return isinstance(call.func, ast.Name) and call.func.id == name
+
+
 def refusal(test: str, name: str) -> str:
     """Why a test is none, as far as that shows without running it, or nothing."""
     tree = parsed(test)
@@ -192,7 +211,7 @@ def calls(test: str, name: str, parameters: Sequence[str]) -> frozenset[str]:
     return frozenset(
         _call(node, parameters)
         for node in ast.walk(tree or ast.Module([], []))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+        if isinstance(node, ast.Call) and _calls(node, name)
     )
 
 

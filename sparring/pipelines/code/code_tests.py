@@ -4,7 +4,6 @@ passes."""
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -17,9 +16,8 @@ from sparring.pipelines.code.attempts import need_tests
 from sparring.pipelines.code.execution import CodeExecution
 from sparring.pipelines.code.mbpp import ASK, CHAT
 from sparring.run.game_options import Count
-from sparring.tasks.code import Problem, extract_code, is_empty, problem_of
+from sparring.tasks.code import Problem, extract_code, is_empty, one_return, problem_of
 
-_ONE_RETURN = re.compile(r"(def [^\n]*:)\n\s+return ([^\n]*)\s*\Z")
 MEASURES = {
     "tests_passed": ("Tests passed", "Of all tests of a program's problem.", True),
     "all_passed": ("Programs that pass every test", "", True),
@@ -37,7 +35,7 @@ class CodeTests(CodeExecution):
         need_tests([problem_of(task)], f"task {task.id}")
 
     def unusable(self, task: Task) -> str:
-        if self.style != "terse" or _ONE_RETURN.match(problem_of(task).code):
+        if self.style != "terse" or one_return(problem_of(task).code):
             return ""
         return "longer than one line: terse authors write what a function returns"
 
@@ -77,16 +75,16 @@ class CodeTests(CodeExecution):
 
     def program(self, text: str, problem: Problem) -> str:
         """Terse authors, who know no Python yet, write only what the function returns."""
-        one_line = _ONE_RETURN.match(problem.code)
+        one_line = one_return(problem.code)
         if self.style != "terse" or one_line is None:
             return extract_code(text)
-        return f"{one_line[1]}\n    return {text}\n" if text else ""
+        return f"{one_line[0]}\n    return {text}\n" if text else ""
 
     def solution(self, problem: Problem) -> str:
         """The reference solution, in the style that is played."""
-        one_line = _ONE_RETURN.match(problem.code)
+        one_line = one_return(problem.code)
         if self.style == "terse" and one_line is not None:
-            return one_line[2]
+            return one_line[1]
         return f"```python\n{problem.code.strip()}\n```"
 
     def scripted(self, view: View, seed: int) -> str:

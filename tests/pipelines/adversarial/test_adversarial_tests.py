@@ -14,8 +14,15 @@ from sparring.core.types import Episode, Request, Task
 from sparring.judge.sandbox import probe
 from sparring.pipelines.adversarial.game import AdversarialTests, score, summarize
 from sparring.pipelines.adversarial.mutants import mutants
+from sparring.pipelines.adversarial.problems import full_problem
 from sparring.pipelines.adversarial.stages import STAGES, Stage, make_stages
-from sparring.pipelines.adversarial.written_tests import Ruled, calls, read_tests, refusal
+from sparring.pipelines.adversarial.written_tests import (
+    Ruled,
+    calls,
+    read_inputs,
+    read_tests,
+    refusal,
+)
 from sparring.run.games import load_game
 
 jailed = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
@@ -289,6 +296,27 @@ def test_mutants_have_one_thing_wrong() -> None:
     assert mutants("def f(n):\n    return n\n") == ()
 
 
+def test_inputs_are_read_from_calls_whatever_they_expect() -> None:
+    reply = "Try:\n```python\ndouble(3)\nassert double(n=4) == 9\nprint(1)\ndouble(\n```"
+    assert read_inputs(reply, "double", 9) == ["3", "n=4", "double("]
+    assert read_inputs(reply, "double", 1) == ["3"]
+
+
+@jailed
+def test_with_inputs_only_the_reference_says_what_to_expect() -> None:
+    reply = "double(3)\nassert double(-4) == 99\ndouble(open('x'))\ndouble(2)"
+    (square, right), game = play([(SQUARE, reply), (RIGHT, reply)], inputs_only=True)
+    kinds = [test["kind"] for test in square.facts["tests"]]
+    assert kinds == ["valid", "valid", "not allowed", "duplicate"]
+    assert [t["test"] for t in square.facts["tests"]][:2] == [
+        "assert double(3) == 6",
+        "assert double(-4) == -8",
+    ]
+    assert square.facts["pass_rate"] == 1 / 4 and right.facts["pass_rate"] == 1
+    assert "`double(...)`" in game.test_prompt(full_problem(DOUBLE))
+    assert "assert double(...)" in AdversarialTests().test_prompt(full_problem(DOUBLE))
+
+
 @jailed
 def test_a_scripted_generator_is_right_half_of_the_time() -> None:
     game: Any = load_game("adversarial_tests")
@@ -300,6 +328,6 @@ def test_a_scripted_generator_is_right_half_of_the_time() -> None:
             jobs = [Job(str(i), "g", game, DOUBLE, i, seating) for i in range(24)]
             return await collect(jobs, engine.act)
 
-    codes = [e.facts["code"] for e in asyncio.run(go())]
+    codes = [e.facts["code"].strip() for e in asyncio.run(go())]
     assert 6 <= codes.count("def double(n):\n    return 2 * n") <= 18
     assert len(set(codes)) >= 3
