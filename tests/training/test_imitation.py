@@ -11,6 +11,7 @@ import pytest
 from lives import Moment, events, facts, train, whole
 
 from sparring.core.errors import ConfigError
+from sparring.judge.sandbox import probe
 from sparring.models.chat import Chat
 from sparring.run.config import load_recipe
 from sparring.run.rundir import read_lines
@@ -162,6 +163,7 @@ def test_a_game_without_programs_cannot_be_imitated(tmp_path: Path) -> None:
         gather(parts_of("kuhn", *keys), tmp_path / "run")
 
 
+@pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 def test_silence_and_other_seats_are_not_imitated_and_kl_stop_waits_for_samples() -> None:
     parts = parts_of("adversarial", "games.adversarial_tests.program_tokens=40")
     chat = Chat(parts.learner.policies.tokenizer)
