@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table as RichTable
 
 from sparring.cli.arguments import Seed, Temperature
@@ -54,12 +55,14 @@ def tournament(
 
 def _print(summary: dict[str, Any]) -> None:
     names = summary["players"]
+    short = [name.rpartition("/")[2] for name in names]  # what tells runs of one folder apart
+    labels = short if len(set(short)) == len(names) else names
     ratings = {rating["name"]: rating for rating in summary["ratings"]}
     title = f"{summary['game']}: mean reward of the row"
     table = RichTable(title=title, box=None)
     columns = ("", *map(str, range(1, len(names) + 1)), "Elo", "95 %", "Nash", "α-rank")
     for column in columns:
-        table.add_column(column, justify="right" if column else "left")
+        table.add_column(column, justify="right" if column else "left", overflow="fold")
     for i, name in enumerate(names):
         cells = [
             "" if i == j else f"{payoff:+.2f}" for j, payoff in enumerate(summary["payoffs"][i])
@@ -71,7 +74,7 @@ def _print(summary: dict[str, Any]) -> None:
             else ["", ""]
         )
         shares = [f"{summary[kind][name]:.2f}" for kind in ("nash", "alpharank")]
-        table.add_row(f"{i + 1} {name}", *cells, *elo, *shares)
+        table.add_row(f"{i + 1} {escape(labels[i])}", *cells, *elo, *shares)
     console.print(table)
     for cycle in summary["cycles"]:
         show("cycle: " + " beats ".join([*cycle, cycle[0]]))

@@ -11,6 +11,7 @@ from sparring.core.errors import ConfigError
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Table
 from sparring.core.types import Task, View, VoidGame
+from sparring.pipelines.populations import commands
 from sparring.pipelines.populations.report import section
 from sparring.pipelines.populations.tournament import GAMES, Plan, hold, make_plan
 from sparring.run.config import make_config
@@ -153,3 +154,15 @@ def test_the_report_shows_the_matrix_and_the_cycle(tmp_path: Path) -> None:
 def test_a_strange_file_is_left_out_of_the_report(text: str, tmp_path: Path) -> None:
     (tmp_path / "population.json").write_text(text)
     assert section(read_run(tmp_path)) is None
+
+
+def test_long_names_are_told_apart_at_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = "/home/somebody/experiments/november/runs"
+    players = [f"{folder}/kuhn@last", f"{folder}/kuhn@last:main@60", "perfect"]
+    even = dict.fromkeys(players, 1 / 3)
+    rows = [{"name": name, "elo": 0.0, "low": -100.0, "high": 100.0} for name in players]
+    summary = {"players": players, "game": "kuhn", "payoffs": [[0.0] * 3] * 3, "ratings": rows}
+    commands._print({**summary, "nash": even, "alpharank": even, "cycles": [], "void": 0})
+    printed = capsys.readouterr().out
+    assert "1 kuhn@last " in printed and "2 kuhn@last:main@60 " in printed and "…" in printed
+    assert folder[:12] not in printed
