@@ -13,6 +13,7 @@ from typing import Any, Literal
 Message = dict[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
 BASE = "base"  # the base model, which is not trained
 MAIN = "main"  # the policy that learns, where there is one
+REFERENCE = "reference"  # begins the names of policies that only score
 Status = Literal["pass", "fail", "void"]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sparring.engines.engine import OwnEngine
+from sparring.models.compute_thread import threads, use_threads
 from sparring.run.config import Config
 
 if TYPE_CHECKING:
+    from sparring.engines.worker import Make
     from sparring.models.policies import Policies
 
 
@@ -34,26 +37,54 @@ def make_embedded(config: Config, policies: Policies) -> OwnEngine:
     )
 
 
-def replicated(config: Config, own: OwnEngine, device: str) -> OwnEngine:
-    """The run's own engine, or a pool of its replicas in front of it."""
-    if not config.ray.replicas:
+def with_workers(config: Config, own: OwnEngine, device: str) -> OwnEngine:
+    """The engine that plays what is learned from: the run's own; workers that Ray places; or, where
+    games are played while others are learned from, a worker in a second process."""
+    if config.ray.replicas:
+        from sparring.engines.ray import ray_pool
+
+        asked = config.ray.gpus
+        gpus = asked if asked is not None else float(device.startswith("cuda"))
+        make, whole = partial(make_for_worker, config), not config.learn.shard
+        return ray_pool(own, make, config.ray, gpus, jail=config.jail, whole=whole)
+    if not config.collect.ahead:
         return own
-    from sparring.engines.ray import ray_pool
+    from sparring.engines.pool import WorkerPool
+    from sparring.engines.process import ProcessTransport
 
-    asked = config.ray.gpus
-    gpus = asked if asked is not None else float(device.startswith("cuda"))
-    make = partial(make_replica, config)
-    whole = not config.learn.shard
-    return ray_pool(own, make, config.ray, gpus, jail=config.jail, whole=whole)
+    def make_in_process() -> Make:
+        # The same number of threads gives the same last digits; one worker has all games.
+        return partial(make_for_worker, config, threads(), alone=True)
+
+    transport = ProcessTransport(make_in_process, config.jail, other_gpu(device))
+    return WorkerPool(own, transport, whole=False)
 
 
-def make_replica(config: Config) -> OwnEngine:
-    """In a replica's process: the base model with an engine of its own. Weights come later."""
+def other_gpu(device: str) -> dict[str, str]:
+    """The environment of a process that is to use another GPU than this, where there is one."""
+    import torch
+
+    if not device.startswith("cuda") or torch.cuda.device_count() < 2:
+        return {}
+    count, mine = torch.cuda.device_count(), int(device.partition(":")[2] or 0)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    names = visible if len(visible) == count else [str(i) for i in range(count)]
+    return {"CUDA_VISIBLE_DEVICES": names[(mine + 1) % count]}
+
+
+def make_for_worker(
+    config: Config, computing: int | None = None, *, alone: bool = False
+) -> OwnEngine:
+    """In a worker's process: the base model with an engine of its own. Weights come later."""
     from sparring.models.device import choose_device, fast_allocations, use_tf32
     from sparring.models.policies import load_policies
 
+    if computing is not None:
+        use_threads(computing)
     fast_allocations()
-    device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
+    config = config.model_copy(deep=True)
+    kind = config.engine.device.partition(":")[0]  # a worker sees its own GPUs alone
+    device, dtype = choose_device(kind, config.engine.dtype, config.learn.weights)
     use_tf32(config.engine.tf32, device)
     policies = load_policies(
         config.policy,
@@ -63,6 +94,7 @@ def make_replica(config: Config) -> OwnEngine:
         seed=config.seed,
         template=config.template,
     )
-    # Not in lockstep: a replica sees a share of the games, and which share depends on the clock.
-    config.engine.lockstep, config.ray.replicas, config.learn.shard = False, 0, False
+    # One of several workers sees a share of the games, and which share depends on the clock.
+    config.engine.lockstep &= alone
+    config.ray.replicas, config.learn.shard = 0, False
     return make_engine(config, policies, dtype)

@@ -150,8 +150,10 @@ class WorkerPool(OwnEngine):
             return episode
 
         await self._laps()
-        # More than are played at a time, so that no worker waits for the next message.
-        episodes = await play_all(jobs, play_one, concurrency + concurrency // 2, on_episode)
+        # More than are played at a time, so that no worker waits for the next message; where there
+        # is one worker all of them, so that its batches do not depend on when messages arrive.
+        sent = concurrency + concurrency // 2 if len(self._slots) > 1 else len(jobs)
+        episodes = await play_all(jobs, play_one, sent, on_episode)
         self.clock.add_workers(await self._laps())
         return episodes
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sparring.core.types import BASE, Turn
+from sparring.core.types import BASE, REFERENCE, Turn
 from sparring.engines.published import PublishFailed, checksum
 from sparring.engines.worker import serialize
 
@@ -107,7 +107,5 @@ class SharedWeights:
 
 def _versions(policies: Policies) -> dict[str, int]:
     """Of every policy that may be asked for a turn: references only score."""
-    from sparring.models.policies import REFERENCE
-
     names = [n for n in policies.names() if n != BASE and not n.startswith(f"{REFERENCE}_")]
     return {name: policies.version(name) for name in names}

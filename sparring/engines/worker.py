@@ -213,7 +213,8 @@ class Worker:
     async def receive(self, versions: dict[str, int], weights: dict[str, Any]) -> dict[str, str]:
         """New weights for some policies, and the versions of all. Returns checksums of what has
         arrived, once it is in use."""
-        cancelled = [task for task in self._tasks.values() if task.cancelling()]
+        async with self._opening:  # what was cancelled before is known by then
+            cancelled = [task for task in self._tasks.values() if task.cancelling()]
         await asyncio.gather(*cancelled, return_exceptions=True)
         await self.engine.idle()
         policies = self.engine.policies
@@ -229,8 +230,10 @@ class Worker:
             if checksum({k: t.to(mine[k].dtype) for k, t in state.items()}) != checksum(mine):
                 raise RuntimeError("the weights it holds are not those it was given")
             sums[name] = checksum(state)
-        for name, version in versions.items():
-            policies.set_version(name, version)
+        for name in versions.keys() & set(
+            policies.names()
+        ):
+            policies.set_version(name, versions[name])
         self.engine.publish()
         return sums
 
@@ -255,7 +258,8 @@ class _Elsewhere(Engine):
 
 def portable(error: Exception) -> Exception:
     """An error that another process can load. One that nobody foresaw says where it was raised."""
-    if not isinstance(error, ConfigError | GameError | RunError | VoidGame):
+    foreseen = isinstance(error, ConfigError | GameError | RunError | VoidGame)
+    if not foreseen and not hasattr(error, "__notes__"):
         error.add_note(f"In worker {os.getpid()} on {socket.gethostname()}:")
         error.add_note("".join(traceback.format_tb(error.__traceback__)).rstrip())
     try:

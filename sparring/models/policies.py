@@ -19,12 +19,12 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from torch import Tensor, nn
 
 from sparring.core.types import BASE, derive
+from sparring.core.types import REFERENCE as REFERENCE
 from sparring.models.loading import load_model
 from sparring.models.lora import AdaptedLinear, group_layers
 from sparring.models.quantized import QuantizedLinear, quantize_base
 from sparring.run.config import LearnConfig
 
-REFERENCE = "reference"  # begins the names of those that only score
 Weights = Callable[[str, dict[str, Tensor]], dict[str, Tensor]]  # of a policy by name
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, model_validator
 
+from sparring.run import rank
 from sparring.run.section import Section
+
+if TYPE_CHECKING:
+    from sparring.run.config import Config
 
 
 class CollectConfig(Section):
@@ -15,7 +19,9 @@ class CollectConfig(Section):
     episodes: int = Field(64, ge=0)  # 0: nothing is played, where the teacher has games on record
     group: int = Field(1, ge=1)  # how often each task is played, to be compared within itself
     concurrency: int = Field(512, ge=1)
-    ahead: int = Field(0, ge=0)  # updates that games may be behind: played while others are learned
+    # Updates that games may be behind: played by workers while others are learned from. Not said:
+    # 1 where there are two GPUs, else 0.
+    ahead: int = Field(0, ge=0)
     # Groups whose rewards do not differ are not learned from, and others are played in their place,
     # in at most so many batches (DAPO's dynamic sampling).
     filter_groups: bool = False
@@ -26,6 +32,21 @@ class CollectConfig(Section):
         if self.filter_groups and self.group < 2:
             raise ValueError("filter_groups compares the games of a group: set group to 2 or more")
         return self
+
+
+def why_not_ahead(config: Config) -> str:
+    """Why games cannot be played while others are learned from; nothing where they can."""
+    if config.teach.kind != "credit" or config.learn.objective != "policy":
+        return "only sampled turns, learned by credit, can be corrected for being stale"
+    if config.curriculum:
+        return "which level of a curriculum comes next is known only when the last is learned"
+    if config.learn.restart:
+        return "with learn.restart no iteration goes on from the last"
+    if config.learn.shard or rank.size() > 1:
+        return "it is for one process that learns; replicas (ray.replicas) may speak"
+    if config.collect.filter_groups:
+        return "collect.filter_groups plays on until enough groups differ"
+    return ""
 
 
 class GateConfig(Section):

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sparring.core.errors import ConfigError
+from sparring.run.collecting import why_not_ahead
 from sparring.run.config import Config
 from sparring.run.rundir import RunDir
 
@@ -110,6 +111,15 @@ def choose_room(machine: Machine, device: str) -> tuple[Choice, Choice]:
     )
 
 
+def choose_ahead(machine: Machine, device: str, config: Config) -> Choice:
+    """Whether games are played while others are learned from."""
+    if not device.startswith("cuda") or len(machine.gpus) < 2:
+        return Choice("collect.ahead", 0, "one device plays and learns in turn")
+    if reason := why_not_ahead(config):
+        return Choice("collect.ahead", 0, reason)
+    return Choice("collect.ahead", 1, "one GPU plays while another learns")
+
+
 def choose_network(machine: Machine) -> Choice | None:
     """Offline where a variable says so or nothing answers; None where all is well or unknown."""
     if machine.offline_by:
@@ -129,7 +139,8 @@ def settle(
         machine, config.engine.device, config.engine.dtype, config.learn.weights
     )
     settled, made = config.model_copy(deep=True), [where, precision]
-    for choice in choose_room(machine, where.value):
+    wanted = (*choose_room(machine, where.value), choose_ahead(machine, where.value, config))
+    for choice in wanted:
         section, _, field = choice.key.partition(".")
         if field in getattr(config, section).model_fields_set:
             choice = replace(choice, value=getattr(getattr(config, section), field), why="as asked")
@@ -137,7 +148,7 @@ def settle(
             kept = getattr(getattr(before, section), field)
             choice = replace(choice, value=kept, why="as when the run began")
         setattr(getattr(settled, section), field, choice.value)
-        made.append(choice)
+        made += [choice] if choice.value else []
     offline = choose_network(machine)
     return settled, made + ([offline] if offline else [])
 

@@ -1,10 +1,10 @@
 """Where a batch of games comes from: played in turn with learning, or ahead of it.
 
-Ahead, games of later iterations are played while earlier ones are learned from, by an engine whose
-weights are a copy. Which weights play which batch is a rule, not a race: with `collect.ahead` = k,
-the games of iteration i are played with the weights after iteration i - 1 - k (the first ones,
-where there are none so old). So no turn is staler than k updates, however slow or fast anyone is,
-and a run that died and was resumed plays what it would have played.
+Ahead, games of later iterations are played while earlier ones are learned from, by workers in other
+processes whose weights are a copy. Which weights play which batch is a rule, not a race: with
+`collect.ahead` = k, the games of iteration i are played with the weights after iteration i - 1 - k
+(the first ones, where there are none so old). So no turn is staler than k updates, however slow or
+fast anyone is, and a run that died and was resumed plays what it would have played.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from sparring.core.collect import Job
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Sampling, episode_from_json, episode_to_json
 from sparring.credit.credit import differing, groups
-from sparring.models.compute_thread import on_bench
-from sparring.run import interrupt, rank
+from sparring.models.compute_thread import bench, on_bench
+from sparring.run import interrupt
+from sparring.run.collecting import why_not_ahead
 from sparring.run.config import Config
 
 if TYPE_CHECKING:
@@ -77,14 +78,15 @@ class _Planned:
 
 
 class Ahead:
-    """One batch after the other is played in the background, on a copy of the weights, while a
-    thread learns."""
+    """One batch after the other is played by workers, on a copy of the weights, while a thread of
+    this process learns."""
 
     def __init__(self, parts: Parts, jobs_of: JobsOf, first: int) -> None:
         self.parts, self.jobs_of = parts, jobs_of
         self.bound, self.last = parts.config.collect.ahead, parts.config.iterations
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learn")
-        self._canary_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="canary")
+        # A CPU computes on one thread; a GPU takes from several.
+        self._learning = bench() or ThreadPoolExecutor(1, thread_name_prefix="learn")
+        self._canary = bench() or ThreadPoolExecutor(1, thread_name_prefix="canary")
         self._planned: dict[int, _Planned] = {}
         self._known: dict[str, int] = {}  # versions that the copy has, or is going to be given
         for number, batch in enumerate(parts.in_hand, first + 1):
@@ -108,7 +110,7 @@ class Ahead:
                 return lesson()
 
         async with self.parts.engine.learning():
-            return await asyncio.get_running_loop().run_in_executor(self._thread, apart)
+            return await asyncio.get_running_loop().run_in_executor(self._learning, apart)
 
     def learned(self, iteration: int) -> None:
         """Schedule the batches that may be played with the current weights."""
@@ -134,11 +136,10 @@ class Ahead:
         collecting, learner, config = self.parts.collecting, self.parts.learner, self.parts.config
         if snapshot is not None:
             collecting.policies.load_snapshot(snapshot)
-            collecting.publish()
         played = await _play(self.parts, lambda batch: jobs)
         # Before the copy moves on: afterwards the weights that generated are gone.
         played.canary = await asyncio.get_running_loop().run_in_executor(
-            self._canary_thread,
+            self._canary,
             partial(spoken_gaps, learner, collecting.policies, played.episodes, config.canary),
         )
         return played
@@ -147,6 +148,7 @@ class Ahead:
         """Drop all batches: they were played with weights that no longer exist."""
         await self._drop()
         self._known = {}  # versions repeat after a roll-back, weights do not
+        self.parts.collecting.publish()
         self.learned(iteration)
 
     async def state(self, iteration: int) -> list[dict[str, Any]]:
@@ -158,8 +160,9 @@ class Ahead:
     async def close(self) -> None:
         await self._drop()
         # Whoever is learning ends its iteration; nothing may move once the run is over.
-        self._thread.shutdown(wait=True)
-        self._canary_thread.shutdown(wait=True)
+        await asyncio.get_running_loop().run_in_executor(self._learning, int)
+        for thread in {self._learning, self._canary} - {bench()}:
+            thread.shutdown()
 
     async def _drop(self) -> None:
         games = [plan.games for plan in self._planned.values()]
@@ -168,7 +171,7 @@ class Ahead:
         await asyncio.gather(*games, return_exceptions=True)
         self._planned.clear()
         # A thread cannot be cancelled; it must not use the copy when that is given to others.
-        await asyncio.get_running_loop().run_in_executor(self._canary_thread, int)
+        await asyncio.get_running_loop().run_in_executor(self._canary, int)
         await self.parts.collecting.idle()
 
 
@@ -191,20 +194,7 @@ def held_to_who_spoke(stats: Mapping[str, float], canary: Mapping[str, float]) -
 
 def check_ahead(config: Config) -> None:
     """Refuse what cannot be corrected for being stale, or leaves no room for the copy."""
-
-    if not config.collect.ahead:
-        return
-    reason = ""
-    if config.teach.kind != "credit" or config.learn.objective != "policy":
-        reason = "only sampled turns, learned by credit, can be corrected for being stale"
-    elif config.curriculum:
-        reason = "which level of a curriculum comes next is known only when the last is learned"
-    elif config.learn.restart:
-        reason = "with learn.restart no iteration goes on from the last"
-    elif config.learn.shard or rank.size() > 1:
-        reason = "it is for one process that learns; replicas (ray.replicas) may speak"
-    elif config.collect.filter_groups:
-        reason = "collect.filter_groups plays on until enough groups differ"
+    reason = why_not_ahead(config) if config.collect.ahead else ""
     if reason:
         raise ConfigError(f"collect.ahead={config.collect.ahead} cannot be had here: {reason}")
 

@@ -111,7 +111,8 @@ class Parts:
 
 def build(config: Config, folder: Path | None = None) -> Parts:
     """Load the model and put the parts of the run in this folder together; nothing is written."""
-    from sparring.engines.make import make_embedded, make_engine, replicated
+    from sparring.engines.engine import OwnEngine
+    from sparring.engines.make import make_embedded, make_engine, with_workers
     from sparring.engines.players import Players
     from sparring.learn.distributed.distributed_learner import make_learner
     from sparring.models.device import choose_device
@@ -137,11 +138,11 @@ def build(config: Config, folder: Path | None = None) -> Parts:
     speaker = engine
     if config.teach.kind == "recorded":  # then any weights may have generated it
         learner.canary = None
-    if ahead:  # then those who play have a copy of the weights, which is also what they are held to
+    if ahead:  # then workers play, with a copy of the weights, which is what they are held to
         learner.canary = None
-        speaker = make_engine(config, policies.twin(), dtype)
-        speaker.base = engine.base
-    collecting = Players(replicated(config, speaker, device), servers)
+        speaker = OwnEngine()
+        speaker.chat, speaker.base, speaker.policies = engine.chat, engine.base, policies.twin()
+    collecting = Players(with_workers(config, speaker, device), servers)
     credit = make_credit(config.credit)
     credit.use_values(learner.values)
     return Parts(

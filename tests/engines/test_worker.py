@@ -6,7 +6,7 @@ import asyncio
 import pickle
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
@@ -133,6 +133,27 @@ class Elsewhere:
         if asked.seed % 3 == 0:
             raise VoidGame("the server is gone")
         return Turn(asked.seat, asked.policy, "", random.Random(asked.seed).choice("01"))
+
+
+def test_a_policy_that_joins_arrives_beside_one_that_moved() -> None:
+    async def scene() -> None:
+        actors = [FakeActor(), FakeActor()]
+        pool = pool_of(*actors)
+        await pool.act(request())
+        policies: Any = pool.policies
+        policies.set_version("main", 1)
+        policies.add("main@1")
+        policies.weights["main@1"] = 5.0
+        await pool.act(request())
+        for actor in actors:
+            assert actor.worker.engine.policies.versions == {"base": 0, "main": 1, "main@1": 0}
+            assert actor.worker.engine.policies.weights == {"main": 1.0, "main@1": 5.0}
+        policies.remove("main")
+        policies.set_version("main@1", 1)
+        await pool.act(replace(request(), policy="main@1"))
+        assert all("main" not in actor.worker.engine.policies.versions for actor in actors)
+
+    asyncio.run(scene())
 
 
 def test_requests_to_other_engines_go_in_one_message_per_tick() -> None:

@@ -57,6 +57,7 @@ class Names:
         return self.versions[name]
 
     def set_version(self, name: str, version: int) -> None:
+        assert name in self.versions, f"{name} was not added"
         self.versions[name] = version
 
     def add(self, name: str) -> None:
