@@ -6,6 +6,7 @@ import ctypes
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -87,6 +88,19 @@ def test_a_resumed_run_keeps_what_was_chosen_when_it_began() -> None:
     resumed, choices = settle(plain(), H200, before=began)
     assert resumed == began and resumed.engine.max_batch == 128
     assert "as when the run began" in {c.why for c in choices}
+
+
+def test_one_of_two_gpus_plays_while_the_other_learns_where_that_can_be_had() -> None:
+    two = replace(H200, gpus=H200.gpus * 2)
+    config, choices = settle(plain(), two)
+    assert config.collect.ahead == 1
+    assert "collect.ahead 1: one GPU plays while another learns" in map(str, choices)
+    assert settle(plain(), H200)[0].collect.ahead == 0
+    assert settle(plain(), two, before=settle(plain(), H200)[0])[0].collect.ahead == 0
+    assert settle(plain(), H200, before=config)[0].collect.ahead == 1  # as when it began
+    for asked in ({"engine": {"device": "cpu"}}, {"collect": {"ahead": 0}}):
+        assert settle(plain(**asked), two)[0].collect.ahead == 0
+    assert settle(plain(learn={"objective": "likelihood"}), two)[0].collect.ahead == 0
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
