@@ -125,6 +125,7 @@ class FakeActor:
 
 class FakeTransport:
     lost = (ConnectionError,)
+    host = "127.0.0.1"
 
     def __init__(self, actors: list[FakeActor], workers: int = 2) -> None:
         self.actors, self.workers = iter(actors), workers
@@ -134,9 +135,6 @@ class FakeTransport:
 
     def start_all(self) -> list[Any]:
         return [next(self.actors) for _ in range(self.workers)]
-
-    def store(self, weights: Any) -> Any:
-        return weights
 
     def get(self, call: Any) -> Any:
         raise NotImplementedError

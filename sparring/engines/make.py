@@ -46,7 +46,8 @@ def with_workers(config: Config, own: OwnEngine, device: str) -> OwnEngine:
         asked = config.ray.gpus
         gpus = asked if asked is not None else float(device.startswith("cuda"))
         make, whole = partial(make_for_worker, config), not config.learn.shard
-        return ray_pool(own, make, config.ray, gpus, jail=config.jail, whole=whole)
+        options = {"jail": config.jail, "whole": whole, "device": device}
+        return ray_pool(own, make, config.ray, gpus, **options)  # type: ignore[arg-type]
     if not config.collect.ahead:
         return own
     from sparring.engines.pool import WorkerPool

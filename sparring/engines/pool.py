@@ -298,7 +298,7 @@ class WorkerPool(OwnEngine):
             worker = self._transport.start()
             async with asyncio.timeout(self.patience_s):
                 await worker.ready.remote()
-                await self.shared.hand_over_all(worker)
+                await self.shared.bring_up_to_date(worker)
         except self._failures as error:
             log.warning("worker %d could not be replaced: %s", index, last_line(error))
         else:
@@ -315,15 +315,24 @@ class WorkerPool(OwnEngine):
             async with self._gate:
                 if self.shared.stale(self.policies):
                     with self.shared.publishing(self.policies) as changed:
-                        slots = [(i, slot) for i, slot in enumerate(self._slots) if slot.alive]
-                        await asyncio.gather(*(self._give(i, slot, changed) for i, slot in slots))
+                        await self._give(changed)
 
-    async def _give(self, index: int, slot: _Slot, names: list[str]) -> None:
-        try:
-            for name in names:
-                await self.shared.hand_over(slot.worker, name)
-        except self._transport.lost as error:
-            self._lost(index, slot, error)
+    async def _give(self, names: list[str]) -> None:
+        """Send weights to all workers; where some are lost meanwhile, once more to the others."""
+        for _ in range(_TRIES):
+            slots = [(i, slot) for i, slot in enumerate(self._slots) if slot.alive]
+            failures = await self.shared.send([slot.worker for _, slot in slots], names)
+            lost = False
+            for (index, slot), failure in zip(slots, failures, strict=True):
+                if isinstance(failure, self._transport.lost):
+                    self._lost(index, slot, failure)
+                    lost = True
+            if lost and any(failures):
+                continue
+            for failure in failures:
+                self.shared.refuse(failure)
+            return
+        raise PoolLost(f"workers were lost {_TRIES} times while they were given weights")
 
     def publish(self) -> None:
         """Weights have changed under the same versions, as when a checkpoint was loaded."""

@@ -119,6 +119,7 @@ class ProcessTransport:
     """One worker in one process."""
 
     lost: tuple[type[Exception], ...] = (WorkerExited,)
+    host = "127.0.0.1"
 
     def __init__(self, make: Callable[[], Make], jail: str, environment: Mapping[str, str]) -> None:
         self._make, self._jail, self._environment = make, jail, environment
@@ -129,9 +130,6 @@ class ProcessTransport:
 
     def start_all(self) -> list[Any]:
         return [self.start()]
-
-    def store(self, weights: Any) -> Any:
-        return weights
 
     def get(self, call: Any) -> Any:
         return call.future.result()

@@ -1,7 +1,8 @@
-"""Workers that Ray places on many machines; weights travel through its object store."""
+"""Workers that Ray places on many machines."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from importlib import metadata
@@ -10,10 +11,12 @@ from typing import Any
 from sparring.core.errors import ConfigError
 from sparring.engines.engine import OwnEngine
 from sparring.engines.pool import WorkerPool
-from sparring.engines.ray_cluster import connect, death
+from sparring.engines.ray_cluster import connect, death, node_address
 from sparring.engines.shared_weights import last_line
 from sparring.engines.worker import Make, Worker
 from sparring.run.cluster import RayConfig
+
+log = logging.getLogger(__name__)
 
 
 def ray_pool(
@@ -24,24 +27,70 @@ def ray_pool(
     *,
     jail: str = "bubblewrap",
     whole: bool = True,
+    device: str = "cpu",
 ) -> WorkerPool:
-    """As many workers as the config says, each with an engine that `make` makes."""
+    """As many workers as the config says, each with an engine that `make` makes. `device` is the
+    learner's: where there are GPUs enough, Ray gives that one to nobody else."""
     transport = RayTransport(make, config, gpus, jail)
+    transport.reserve(device)
     return WorkerPool(own, transport, patience_s=config.patience_s, whole=whole)
+
+
+def own_gpus() -> list[str]:
+    """In an actor or a task: the GPUs that Ray gave it."""
+    import ray
+
+    return [str(gpu) for gpu in ray.get_gpu_ids()]
 
 
 class RayTransport:
     def __init__(self, make: Make, config: RayConfig, gpus: float, jail: str) -> None:
         self.config, self._gpus = config, gpus
         self._arguments = (make, jail, os.getcwd())
+        self._placement: Any = None  # a placement group: the learner's GPU, then one per worker
         self._started_ray = connect(config, gpus)
-        self.lost = death()
+        self.lost, self.host = death(), node_address()
+
+    def reserve(self, device: str) -> None:
+        """Set the learner's GPU and those of the workers apart, if the cluster has so many."""
+        import ray
+
+        here = [n for n in ray.nodes() if n["Alive"] and n["NodeManagerAddress"] == self.host]
+        wanted = self.config.replicas * self._gpus + 1
+        if not device.startswith("cuda") or not self._gpus:
+            return
+        if not any(n["Resources"].get("GPU") for n in here):
+            return  # the learner's GPU is not Ray's to give away
+        if ray.cluster_resources().get("GPU", 0) < wanted:
+            log.info("fewer than %g GPUs: the learner shares its own with a worker", wanted)
+            return
+        learner = {"GPU": 1.0, f"node:{self.host}": 0.001}
+        worker = {"CPU": self.config.cpus, "GPU": self._gpus}
+        self._placement = ray.util.placement_group([learner, *[worker] * self.config.replicas])
+        ray.get(self._placement.ready(), timeout=self.config.patience_s)
+        given = ray.get(ray.remote(own_gpus).options(**self._at(0), num_gpus=1).remote())
+        index = device.partition(":")[2] or "0"
+        if given != [index]:
+            log.warning(
+                "the learner computes on cuda:%s, and Ray keeps GPU %s free for it: a worker may "
+                "share its GPU. Say engine.device=cuda:%s",
+                *(index, given[0], given[0]),
+            )
+
+    def _at(self, bundle: int) -> dict[str, Any]:
+        """Where an actor or a task goes."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        if self._placement is None:
+            return {"scheduling_strategy": "SPREAD"}
+        place = PlacementGroupSchedulingStrategy(self._placement, bundle)
+        return {"scheduling_strategy": place}
 
     def start(self) -> Any:
         import ray
 
         options = {"num_cpus": self.config.cpus, "num_gpus": self._gpus}
-        actor = ray.remote(Worker).options(scheduling_strategy="SPREAD", **options)
+        actor = ray.remote(Worker).options(**self._at(-1), **options)
         return actor.remote(*self._arguments)
 
     def start_all(self, tries: int = 3) -> list[Any]:
@@ -79,11 +128,6 @@ class RayTransport:
                 )
         return actors
 
-    def store(self, weights: Any) -> Any:
-        import ray
-
-        return ray.put(weights)  # of which each node fetches one copy
-
     def get(self, call: Any) -> Any:
         import ray
 
@@ -94,5 +138,7 @@ class RayTransport:
 
         for worker in workers:
             ray.kill(worker)
+        if self._placement is not None:
+            ray.util.remove_placement_group(self._placement)
         if self._started_ray:
             ray.shutdown()

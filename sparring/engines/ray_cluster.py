@@ -65,3 +65,10 @@ def death() -> tuple[type[Exception], ...]:
         exceptions.WorkerCrashedError,
         exceptions.NodeDiedError,
     )
+
+
+def node_address() -> str:
+    """By which other nodes of the cluster reach this one."""
+    import ray
+
+    return str(ray.util.get_node_ip_address())

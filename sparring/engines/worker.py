@@ -21,6 +21,7 @@ from sparring.core.errors import ConfigError, GameError
 from sparring.core.game import Game
 from sparring.core.tree import Infoset
 from sparring.core.types import BASE, Episode, Request, Sampling, Turn, View, VoidGame
+from sparring.engines.broadcast import Member, Offer, gpu_of
 from sparring.engines.engine import Engine
 from sparring.engines.players import Players
 from sparring.engines.published import checksum
@@ -95,6 +96,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._opening = asyncio.Lock()
+        self._member = Member()
 
     def ready(self) -> tuple[str, str]:
         """Which version of the package runs here, and on which machine."""
@@ -210,9 +212,15 @@ class Worker:
         probabilities: list[list[float]] = self.engine.probabilities(policy, infosets, sampling)
         return probabilities
 
-    async def receive(self, versions: dict[str, int], weights: dict[str, Any]) -> dict[str, str]:
+    def gpu(self) -> str | None:
+        """The GPU that computes here, by a name that is the same in every process."""
+        return gpu_of(getattr(self.engine.policies, "device", None))
+
+    async def receive(self, versions: dict[str, int], offer: Offer) -> dict[str, str]:
         """New weights for some policies, and the versions of all. Returns checksums of what has
         arrived, once it is in use."""
+        loop = asyncio.get_running_loop()
+        weights = await loop.run_in_executor(None, self._member.receive, offer)
         async with self._opening:  # what was cancelled before is known by then
             cancelled = [task for task in self._tasks.values() if task.cancelling()]
         await asyncio.gather(*cancelled, return_exceptions=True)
@@ -221,18 +229,15 @@ class Worker:
         for name in [n for n in policies.names() if n != BASE and n not in versions]:
             policies.remove(name)
         sums = {}
-        for name, packed in weights.items():
+        for name, state in weights.items():
             if name not in policies.names():
                 policies.add(name)
-            state = deserialize(packed)
             policies.load(name, state)
             mine = policies.state(name)
             if checksum({k: t.to(mine[k].dtype) for k, t in state.items()}) != checksum(mine):
                 raise RuntimeError("the weights it holds are not those it was given")
             sums[name] = checksum(state)
-        for name in versions.keys() & set(
-            policies.names()
-        ):
+        for name in versions.keys() & set(policies.names()):
             policies.set_version(name, versions[name])
         self.engine.publish()
         return sums
@@ -268,24 +273,3 @@ def portable(error: Exception) -> Exception:
         kinds = (VoidGame, ConfigError, GameError, RunError, RuntimeError)
         return next((kind for kind in kinds if isinstance(error, kind)), RuntimeError)(str(error))
     return error
-
-
-def serialize(state: dict[str, Any]) -> dict[str, tuple[str, tuple[int, ...], Any]]:
-    """Tensors as arrays of bytes, which Ray shares between processes without a copy."""
-    import torch
-
-    arrays = {}
-    for key, tensor in state.items():
-        flat = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
-        arrays[key] = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), flat)
-    return arrays
-
-
-def deserialize(packed: dict[str, tuple[str, tuple[int, ...], Any]]) -> dict[str, Any]:
-    import torch
-
-    return {
-        # A copy: what lies in the object store may not be written to, and torch wants to.
-        key: torch.from_numpy(flat.copy()).view(getattr(torch, dtype)).view(shape)
-        for key, (dtype, shape, flat) in packed.items()
-    }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,10 @@ from fake_workers import FakeActor, Words, fake_pool, request, with_main
 
 from sparring.core.collect import Job
 from sparring.core.errors import ConfigError
-from sparring.core.types import Turn, VoidGame
+from sparring.core.types import Request, Turn, VoidGame
 from sparring.engines.pool import WorkerPool, beginning, choose
 from sparring.engines.published import PublishFailed
-from sparring.engines.ray import ray_pool
-from sparring.engines.worker import deserialize, serialize
+from sparring.engines.ray import own_gpus, ray_pool
 from sparring.run.cluster import RayConfig
 from sparring.run.config import load_recipe
 from sparring.run.games import load_game
@@ -43,17 +43,6 @@ def test_a_conversation_that_goes_on_is_known_by_its_ids() -> None:
     assert beginning(request(previous=turn)) == ("main", *range(32))
     assert beginning(request("x" * 999)) == beginning(request("x" * 998))
     assert beginning(request("x")) != beginning(request("y"))
-
-
-def test_weights_arrive_as_they_left(make_policies: Callable[..., Any]) -> None:
-    import torch
-
-    state = make_policies("lora").state("main")
-    state |= {"half": torch.randn(3, 5).bfloat16(), "one": torch.tensor(2.5)}
-    found = deserialize(serialize(state))
-    assert found.keys() == state.keys()
-    for key, value in state.items():
-        assert found[key].dtype == value.dtype and torch.equal(found[key], value), key
 
 
 def test_a_replica_that_is_replaced_while_weights_are_published_has_the_new_ones() -> None:
@@ -194,6 +183,37 @@ def test_what_the_cluster_cannot_give_is_said_at_the_start(cluster: Any) -> None
         ray_pool(Words(), Words, RayConfig(replicas=1), gpus=1)
     with pytest.raises(ConfigError, match=r"did not start within 2 s: each needs 64 CPUs"):
         ray_pool(Words(), Words, RayConfig(replicas=1, cpus=64, patience_s=2))
+
+
+def test_the_learner_and_the_workers_have_a_gpu_each(
+    cluster: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """GPUs that Ray believes in: it places by what nodes say they have."""
+
+    class Placed(Words):
+        async def act(self, asked: Request) -> Turn:
+            turn = await super().act(asked)
+            return replace(turn, text=" ".join(own_gpus()))
+
+    node = cluster.add_node(num_cpus=2, num_gpus=3, object_store_memory=80 * 2**20)
+    try:
+        for device in ("cuda:0", "cuda:2"):
+            caplog.clear()
+            config = RayConfig(replicas=2, patience_s=120, cpus=0.1)
+            workers = ray_pool(with_main(), Placed, config, gpus=1, device=device)
+            try:
+
+                async def gpus(pool: WorkerPool = workers) -> set[str]:
+                    turns = [pool.act(request(str(i))) for i in range(12)]
+                    return {turn.text for turn in await asyncio.gather(*turns)}
+
+                (kept,) = {"0", "1", "2"} - asyncio.run(gpus())  # the learner's
+                hint = f"Say engine.device=cuda:{kept}"
+                assert (hint in caplog.text) == (device != f"cuda:{kept}")
+            finally:
+                workers.kill()
+    finally:
+        cluster.remove_node(node)
 
 
 def test_judges_rule_as_tasks(cluster: Any) -> None:
