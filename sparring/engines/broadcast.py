@@ -55,19 +55,22 @@ def unflatten(layout: Layout, bytes_N: Tensor) -> dict[str, Tensor]:
 class Group:
     """The learner (rank 0) and workers, as one process sees them. To make one waits for all."""
 
-    def __init__(self, store: Any, name: str, rank: int, size: int, backend: str) -> None:
+    def __init__(self, offer: Offer, rank: int) -> None:
         import torch
         import torch.distributed as dist
 
-        self.name, members = name, dist.PrefixStore(name, store)
-        self._device = torch.device("cuda" if backend == "nccl" else "cpu")
+        self.name = offer.group
+        self._device = torch.device("cuda" if offer.backend == "nccl" else "cpu")
         self._group: Any
-        if backend == "nccl":
+        # A connection of its own: one that waits for a member lets nobody else through.
+        store = dist.TCPStore(*offer.address, is_master=False, timeout=_TIMEOUT)
+        members = dist.PrefixStore(offer.group, store)
+        if offer.backend == "nccl":
             options = dist.ProcessGroupNCCL.Options()
             options._timeout = _TIMEOUT
-            self._group = dist.ProcessGroupNCCL(members, rank, size, options)
+            self._group = dist.ProcessGroupNCCL(members, rank, offer.size, options)
         else:
-            self._group = dist.ProcessGroupGloo(members, rank, size, _TIMEOUT)
+            self._group = dist.ProcessGroupGloo(members, rank, offer.size, _TIMEOUT)
 
     def broadcast(self, bytes_N: Tensor) -> Tensor:
         """The bytes of the learner, whatever was given by others."""
@@ -87,20 +90,20 @@ class Root:
         import torch.distributed as dist
 
         self.host = host
-        self._store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        self._server = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
         self._numbers = itertools.count()
 
     def offers(self, workers: int, backend: str, layouts: dict[str, Layout]) -> list[Offer]:
         """One for each worker of a group that is yet to be made."""
         name = f"weights-{next(self._numbers)}"
-        address = (self.host, self._store.port)
+        address = (self.host, self._server.port)
         return [
             Offer(address, name, rank, workers + 1, backend, layouts)
             for rank in range(1, workers + 1)
         ]
 
     def join(self, offer: Offer) -> Group:
-        return Group(self._store, offer.group, 0, offer.size, offer.backend)
+        return Group(offer, rank=0)
 
 
 class Member:
@@ -112,12 +115,9 @@ class Member:
     def receive(self, offer: Offer) -> dict[str, dict[str, Tensor]]:
         """The weights of each policy that is offered, once they are here."""
         import torch
-        import torch.distributed as dist
 
         if self._group is None or self._group.name != offer.group:
-            host, port = offer.address
-            store = dist.TCPStore(host, port, is_master=False, timeout=_TIMEOUT)
-            self._group = Group(store, offer.group, offer.rank, offer.size, offer.backend)
+            self._group = Group(offer, offer.rank)
         weights = {}
         for name, layout in offer.layouts.items():
             size = sum(math.prod(s) * getattr(torch, kind).itemsize for _, kind, s in layout)

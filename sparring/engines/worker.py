@@ -31,7 +31,7 @@ from sparring.run.rundir import RunError
 Make = Callable[[], Any]  # called in the worker's process; gives its engine
 Answer = Episode | Turn | Exception
 
-_WAIT_S = 0.02  # how long a finished episode waits for others to travel with
+_WAIT_S = 0.05  # how long a finished episode waits for others to travel with
 _OPEN = ("judge", "_running")  # what a game has only while it is open
 
 
