@@ -82,9 +82,9 @@ def train(
 
 
 def facts(run: Path) -> list[dict[str, Any]]:
-    """The metrics of a run, less what the clock and the memory had to say."""
+    """The metrics of a run, less what is of one life: the clock, the memory, what workers got."""
     return [
-        {k: v for k, v in line.items() if not k.endswith(("_s", "_gb"))}
+        {k: v for k, v in line.items() if not k.endswith(("_s", "_gb")) and "pool/" not in k}
         for line in read_lines(run / "metrics.jsonl")
     ]
 

@@ -368,8 +368,8 @@ class WorkerPool(OwnEngine):
         listeners = [slot.listener for slot in self._slots if slot.listener is not None]
         for task in [*self._background, *listeners]:
             task.cancel()
-        stopped = [self._stop(slot.worker) for slot in self._slots if slot.alive]
-        await asyncio.gather(*stopped)
+        used = [slot.worker for slot in self._slots if slot.alive and slot.listener is not None]
+        await asyncio.gather(*map(self._stop, used))
         self.kill()
 
     async def _stop(self, worker: Any) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from sparring.engines.worker import Make, Worker, portable
 
-Arguments = Callable[[], tuple[Any, ...]]  # of a worker, when the first call needs it
+Arguments = Callable[[], tuple[Any, ...]]  # of a worker, as they are when it starts
 _STOP_S = 10.0  # for judges and engine to stop, once nobody is there to play for
 
 
@@ -39,27 +39,34 @@ class Call:
 
 
 class ProcessWorker:
-    """A worker's process as it is seen from outside: `worker.NAME.remote(…)` calls a method."""
+    """A worker's process as it is seen from outside: `worker.NAME.remote(…)` calls a method. It is
+    started by the first call: a run that is refused before has left nothing behind."""
 
     def __init__(self, arguments: Arguments, environment: Mapping[str, str]) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "sparring.engines.process", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is the run's to answer
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-            )
-        self._connection = Connection(ours.detach())
+        self._arguments, self._environment = arguments, environment
+        self._process: subprocess.Popen[bytes] | None = None
         self._calls: dict[int, Call] = {}
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._gone: WorkerExited | None = None
         # Messages may be larger than what a socket holds: nobody who computes waits for that.
         self._sender = ThreadPoolExecutor(1, "to-worker")
-        self._arguments: Arguments | None = arguments
-        threading.Thread(target=self._read, name="from-worker", daemon=True).start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "sparring.engines.process", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is the run's to answer
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **self._environment},
+            )
+        self._connection = Connection(ours.detach())
+        self._sender.submit(self._send, pickle.dumps(self._arguments()))
+        self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
+        self._reader.start()
+        return process
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -67,10 +74,7 @@ class ProcessWorker:
         return _Method(partial(self._call, name))
 
     def _call(self, method: str, *arguments: Any) -> Call:
-        if self._arguments is not None:
-            # Only now: a run that is resumed may have changed how many threads compute.
-            self._sender.submit(self._send, pickle.dumps(self._arguments()))
-            self._arguments = None
+        self._process = self._process or self._start()
         call = Call()
         message = pickle.dumps((number := next(self._numbers), method, arguments), protocol=5)
         with self._lock:
@@ -87,7 +91,7 @@ class ProcessWorker:
         except OSError:  # the thread that reads says so to all who wait
             return
 
-    def _read(self) -> None:
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
         try:
             while True:
                 number, failed, answer = pickle.loads(self._connection.recv_bytes())
@@ -97,17 +101,17 @@ class ProcessWorker:
                 else:
                     future.set_result(answer)
         except (EOFError, OSError):
-            gone = WorkerExited(f"its process ended with exit code {self._process.wait()}")
+            gone = WorkerExited(f"its process ended with exit code {process.wait()}")
         with self._lock:
             self._gone, calls, self._calls = gone, self._calls, {}
         for call in calls.values():
             call.future.set_exception(gone)
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        if self._process is not None:
+            self._process.kill()
+            self._reader.join()
         self._sender.shutdown()
-        self._connection.close()
 
 
 class _Method:
