@@ -71,8 +71,6 @@ def check_bases(config: Config, learned: Sequence[str]) -> None:
     check_names("begin", config.begin, learned)
     if config.engine.kind != "transformers" or config.ray.replicas or rank.size() > 1:
         raise ConfigError("bases of their own are for the embedded engine and one process")
-    if config.collect.ahead:
-        raise ConfigError("bases of their own are not played ahead: leave collect.ahead out")
     if config.teach.kind != "credit":
         raise ConfigError(f"teach.kind {config.teach.kind} writes lessons in the ids of one base")
 

@@ -44,6 +44,8 @@ def why_not_ahead(config: Config) -> str:
         return "with learn.restart no iteration goes on from the last"
     if config.learn.shard or rank.size() > 1:
         return "it is for one process that learns; replicas (ray.replicas) may speak"
+    if config.bases:
+        return "bases of their own are not played ahead"
     if config.collect.filter_groups:
         return "collect.filter_groups plays on until enough groups differ"
     return ""

@@ -262,6 +262,7 @@ def test_leaving_in_the_middle_is_clean(tmp_path: Path, how: Any) -> None:
         (["teach.kind=rounds"], "corrected for being stale"),
         (["learn.objective=likelihood"], "corrected for being stale"),
         (["learn.restart=true"], "learn.restart"),
+        (["bases={first: nano}"], "bases of their own"),
         (["learn.shard=true"], "one process that learns"),
     ],
 )
