@@ -55,12 +55,12 @@ def unflatten(layout: Layout, bytes_N: Tensor) -> dict[str, Tensor]:
 class Group:
     """The learner (rank 0) and workers, as one process sees them. To make one waits for all."""
 
-    def __init__(self, offer: Offer, rank: int) -> None:
+    def __init__(self, offer: Offer, rank: int, device: Any) -> None:
         import torch
         import torch.distributed as dist
 
         self.name = offer.group
-        self._device = torch.device("cuda" if offer.backend == "nccl" else "cpu")
+        self._device = torch.device(device if offer.backend == "nccl" else "cpu")
         self._group: Any
         # A connection of its own: one that waits for a member lets nobody else through.
         store = dist.TCPStore(*offer.address, is_master=False, timeout=_TIMEOUT)
@@ -74,12 +74,15 @@ class Group:
 
     def broadcast(self, bytes_N: Tensor) -> Tensor:
         """The bytes of the learner, whatever was given by others."""
+        import torch
         import torch.distributed as dist
 
         options = dist.BroadcastOptions()
         options.rootRank = 0
         moved = bytes_N.to(self._device)
         self._group.broadcast([moved], options).wait()
+        if self._device.type == "cuda":  # there, waiting is for the stream alone
+            torch.cuda.synchronize(self._device)
         return moved
 
 
@@ -102,8 +105,8 @@ class Root:
             for rank in range(1, workers + 1)
         ]
 
-    def join(self, offer: Offer) -> Group:
-        return Group(offer, rank=0)
+    def join(self, offer: Offer, device: Any) -> Group:
+        return Group(offer, 0, device)
 
 
 class Member:
@@ -112,12 +115,12 @@ class Member:
     def __init__(self) -> None:
         self._group: Group | None = None
 
-    def receive(self, offer: Offer) -> dict[str, dict[str, Tensor]]:
+    def receive(self, offer: Offer, device: Any) -> dict[str, dict[str, Tensor]]:
         """The weights of each policy that is offered, once they are here."""
         import torch
 
         if self._group is None or self._group.name != offer.group:
-            self._group = Group(offer, offer.rank)
+            self._group = Group(offer, offer.rank, device)
         weights = {}
         for name, layout in offer.layouts.items():
             size = sum(math.prod(s) * getattr(torch, kind).itemsize for _, kind, s in layout)

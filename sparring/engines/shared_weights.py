@@ -47,7 +47,7 @@ class SharedWeights:
         self._stored: dict[str, tuple[Layout, Tensor]] = {}  # policy -> its weights, as bytes
         self._sums: dict[str, str] = {}  # policy -> their checksum
         self._changes = 0  # counts publishes: one may come while a worker is replaced
-        self._gpu: str | None = None  # where they are learned
+        self._device: Any = None  # where they are learned
         self._root: Root | None = None
         self._group: tuple[list[Any], list[Offer], Group] | None = None  # that was sent to last
         self.publishes = self.published_bytes = 0
@@ -65,7 +65,7 @@ class SharedWeights:
             state = policies.state(name)
             self._sums[name], kept[name] = checksum(state), flatten(state)
             self.published_bytes += len(kept[name][1])
-        self._gpu = gpu_of(getattr(policies, "device", None))
+        self._device = getattr(policies, "device", None)
         self._stored, self._next = kept, wanted
         self._changes += 1
         self.publishes += 1
@@ -81,8 +81,9 @@ class SharedWeights:
         layouts = {name: layout for name, (layout, _) in stored.items()}
         try:
             offers, known = await self._offers(workers, layouts)
-        except self._transport.lost:
-            return [await self._failure(worker.ready.remote(), {}) for worker in workers]
+        except self._transport.lost as error:
+            each = [await self._failure(worker.ready.remote(), {}) for worker in workers]
+            return each if any(each) else [error] * len(workers)
         calls = [
             self._failure(worker.receive.remote(self._next, offer), sums)
             for worker, offer in zip(workers, offers, strict=True)
@@ -90,7 +91,7 @@ class SharedWeights:
 
         def broadcast() -> Group:
             assert self._root is not None
-            group = known or self._root.join(offers[0])
+            group = known or self._root.join(offers[0], self._device)
             for _, bytes_N in stored.values():
                 group.broadcast(bytes_N)
             return group
@@ -113,7 +114,7 @@ class SharedWeights:
         self._root = self._root or Root(self._transport.host)
         # A model that is still being loaded is waited for here: a group has less time.
         gpus = await asyncio.gather(*(_awaited(worker.gpu.remote()) for worker in workers))
-        backend = choose_backend([self._gpu, *gpus])
+        backend = choose_backend([gpu_of(self._device), *gpus])
         return self._root.offers(len(workers), backend, layouts), None
 
     async def _failure(self, call: Any, sums: dict[str, str]) -> Exception | None:

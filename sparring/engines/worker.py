@@ -219,8 +219,8 @@ class Worker:
     async def receive(self, versions: dict[str, int], offer: Offer) -> dict[str, str]:
         """New weights for some policies, and the versions of all. Returns checksums of what has
         arrived, once it is in use."""
-        loop = asyncio.get_running_loop()
-        weights = await loop.run_in_executor(None, self._member.receive, offer)
+        loop, device = asyncio.get_running_loop(), getattr(self.engine.policies, "device", None)
+        weights = await loop.run_in_executor(None, self._member.receive, offer, device)
         async with self._opening:  # what was cancelled before is known by then
             cancelled = [task for task in self._tasks.values() if task.cancelling()]
         await asyncio.gather(*cancelled, return_exceptions=True)

@@ -28,12 +28,12 @@ def test_weights_of_any_dtype_arrive_as_they_left(make_policies: Callable[..., A
     offers = root.offers(2, "gloo", {"main": layout})
 
     def receive(member: Member, offer: Any) -> None:
-        received[offer.rank] = member.receive(offer)
+        received[offer.rank] = member.receive(offer, None)
 
     threads = [threading.Thread(target=receive, args=(Member(), offer)) for offer in offers]
     for thread in threads:
         thread.start()
-    root.join(offers[0]).broadcast(bytes_N)
+    root.join(offers[0], None).broadcast(bytes_N)
     for thread in threads:
         thread.join()
     assert received.keys() == {1, 2}
@@ -83,8 +83,8 @@ def test_a_group_is_made_once_and_again_when_a_member_has_died() -> None:
 def test_weights_that_change_on_their_way_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = Member.receive
 
-    def flip(self: Member, offer: Any) -> Any:
-        weights = usual(self, offer)
+    def flip(self: Member, *words: Any) -> Any:
+        weights = usual(self, *words)
         weights["main"]["w"] += 1
         return weights
 
