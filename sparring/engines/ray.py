@@ -68,7 +68,9 @@ class RayTransport:
         worker = {"CPU": self.config.cpus, "GPU": self._gpus}
         self._placement = ray.util.placement_group([learner, *[worker] * self.config.replicas])
         ray.get(self._placement.ready(), timeout=self.config.patience_s)
-        given = ray.get(ray.remote(own_gpus).options(**self._at(0), num_gpus=1).remote())
+        given = ray.get(
+            ray.remote(own_gpus).options(**self._at(0), num_cpus=0, num_gpus=1).remote()
+        )
         index = device.partition(":")[2] or "0"
         if given != [index]:
             log.warning(
