@@ -130,7 +130,7 @@ class FakeTransport:
     def __init__(self, actors: list[FakeActor], workers: int = 2) -> None:
         self.actors, self.workers = iter(actors), workers
 
-    def start(self) -> Any:
+    def start(self, index: int) -> Any:
         return next(self.actors)
 
     def start_all(self) -> list[Any]:

@@ -295,7 +295,7 @@ class WorkerPool(OwnEngine):
 
     async def _replace(self, index: int) -> None:
         try:
-            worker = self._transport.start()
+            worker = self._transport.start(index)
             async with asyncio.timeout(self.patience_s):
                 await worker.ready.remote()
                 await self.shared.bring_up_to_date(worker)

@@ -128,12 +128,12 @@ class ProcessTransport:
     def __init__(self, make: Callable[[], Make], jail: str, environment: Mapping[str, str]) -> None:
         self._make, self._jail, self._environment = make, jail, environment
 
-    def start(self) -> Any:
+    def start(self, index: int) -> Any:
         folder = os.getcwd()
         return ProcessWorker(lambda: (self._make(), self._jail, folder), self._environment)
 
     def start_all(self) -> list[Any]:
-        return [self.start()]
+        return [self.start(0)]
 
     def get(self, call: Any) -> Any:
         return call.future.result()

@@ -88,11 +88,11 @@ class RayTransport:
         place = PlacementGroupSchedulingStrategy(self._placement, bundle)
         return {"scheduling_strategy": place}
 
-    def start(self) -> Any:
+    def start(self, index: int) -> Any:
         import ray
 
         options = {"num_cpus": self.config.cpus, "num_gpus": self._gpus}
-        actor = ray.remote(Worker).options(**self._at(-1), **options)
+        actor = ray.remote(Worker).options(**self._at(index + 1), **options)
         return actor.remote(*self._arguments)
 
     def start_all(self, tries: int = 3) -> list[Any]:
@@ -100,7 +100,7 @@ class RayTransport:
         import ray
 
         here = metadata.version("sparring")
-        actors = [self.start() for _ in range(self.config.replicas)]
+        actors = [self.start(index) for index in range(self.config.replicas)]
         try:
             answers = ray.get(
                 [actor.ready.remote() for actor in actors], timeout=self.config.patience_s

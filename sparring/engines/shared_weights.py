@@ -27,7 +27,9 @@ class Transport(Protocol):
     lost: tuple[type[Exception], ...]  # raised by such a call when the worker is dead
     host: str  # by which workers reach this process
 
-    def start(self) -> Any: ...
+    def start(self, index: int) -> Any:
+        """A worker, the first or one that takes the place of a dead one."""
+
     def start_all(self) -> list[Any]: ...
     def get(self, call: Any) -> Any:
         """The result of a call, outside of an event loop."""

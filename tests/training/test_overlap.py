@@ -40,7 +40,7 @@ def train(recipe: str, run: Path, *words: str, first: Any = None, **options: Any
 
 
 def worker_in_this_process(first: Any) -> None:
-    def start(self: Any) -> FakeActor:
+    def start(self: Any, index: int) -> FakeActor:
         return FakeActor(make=self._make())
 
     ProcessTransport.start = start  # type: ignore[method-assign]
