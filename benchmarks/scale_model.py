@@ -63,10 +63,10 @@ class Constants:
     step_overhead_s: float = 72e-6  # per layer and decode step: (2.7 ms − memory traffic) / 30
     loop_us: float = 32.0  # of a worker per turn: 31,000 turns/s on one core
     # Of the one process that holds the run, per turn: benchmarks/scale_workers.py.
-    message_us: float = 60.0  # messages from and to workers, and loading a turn of 328 ids
-    load_us: float = 40.0  # loading a turn of 1,024 ids and 512 logprobs; others in proportion
-    credit_us: float = 95.0  # credit and samples, likewise
-    record_us: float = 290.0  # JSON and gzip, likewise
+    message_us: float = 41.0  # messages from and to workers, and loading a turn of 328 ids
+    load_us: float = 55.0  # loading a turn of 1,024 ids and 512 logprobs; others in proportion
+    credit_us: float = 110.0  # credit and samples, likewise
+    record_us: float = 310.0  # JSON and gzip, likewise
     lesson_bytes: float = 23.0  # per token, to each process that learns
     programs_per_core_s: float = 275.0  # judge: 550 programs/s on two cores
     ids_bytes: float = 3.0  # per id in a pickled turn or request
