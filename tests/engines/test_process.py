@@ -10,16 +10,31 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_workers import Words, request
 
 from sparring.core.collect import Job
-from sparring.core.types import Episode
+from sparring.core.types import Episode, Request, Turn
 from sparring.engines.pool import WorkerPool
 from sparring.engines.process import ProcessTransport, WorkerExited
 from sparring.run.games import load_game
+
+
+class Stalling(Words):
+    """Answers thirty requests, which end at least five games, and others once there is a file."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file, self.asked = file, 0
+
+    async def act(self, asked: Request) -> Turn:
+        self.asked += 1
+        while self.asked > 30 and not self.file.exists():
+            await asyncio.sleep(0.01)
+        return await super().act(asked)
 
 
 def fail() -> Any:
@@ -58,16 +73,18 @@ def gone(pid: int) -> bool:
     return False
 
 
-def test_a_killed_process_is_replaced_and_every_episode_arrives_once() -> None:
+def test_a_killed_process_is_replaced_and_every_episode_arrives_once(tmp_path: Path) -> None:
     expected = words(asyncio.run(Words().collect(jobs())))
     done: list[str] = []
+    killed = tmp_path / "killed"
 
     def kill(episode: Episode) -> None:
         done.append(episode.id)
         if len(done) == 5:
             os.kill(int(episode.turns[0].prompt.split()[0]), signal.SIGKILL)
+            killed.touch()
 
-    with pool(partial(Words, 0.01)) as workers:
+    with pool(partial(Stalling, killed)) as workers:
         played = asyncio.run(workers.collect(jobs(), concurrency=8, on_episode=kill))
         assert words(played) == expected
         assert sorted(done, key=int) == [job.id for job in jobs()]
