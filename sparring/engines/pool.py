@@ -318,8 +318,9 @@ class WorkerPool(OwnEngine):
                         await self._give(changed)
 
     async def _give(self, names: list[str]) -> None:
-        """Send weights to all workers; where some are lost meanwhile, once more to the others."""
-        for _ in range(_TRIES):
+        """Send weights to all workers; where some are lost meanwhile, once more to the others. A
+        group of processes that does not come together is given a second try too."""
+        for attempt in range(_TRIES):
             slots = [(i, slot) for i, slot in enumerate(self._slots) if slot.alive]
             failures = await self.shared.send([slot.worker for _, slot in slots], names)
             lost = False
@@ -327,7 +328,7 @@ class WorkerPool(OwnEngine):
                 if isinstance(failure, self._transport.lost):
                     self._lost(index, slot, failure)
                     lost = True
-            if lost and any(failures):
+            if lost or (attempt == 0 and any(failures)):
                 continue
             for failure in failures:
                 self.shared.refuse(failure)
