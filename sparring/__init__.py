@@ -11,6 +11,7 @@ costs nothing.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
         VoidGame,
     )
     from sparring.run.games import load_game
+
+if hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1) / 2:
+    # Set before torch is loaded. Threads that spin while they wait for each other are 1.3 times as
+    # fast on idle cores, and ten and more times as slow where others want the cores too. No number
+    # depends on it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _WHERE = {
     **dict.fromkeys(

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import doctest
+import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +43,19 @@ def test_everything_public_is_there_and_documented() -> None:
         assert getattr(sparring, name).__doc__, name
     with pytest.raises(AttributeError, match="tarin"):
         sparring.tarin  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("load", "own", "policy"), [(0.1, "", None), (9.0, "", "PASSIVE"), (9.0, "ACTIVE", "ACTIVE")]
+)
+def test_threads_do_not_spin_where_others_want_the_cores(
+    load: float, own: str, policy: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "environ", {"OMP_WAIT_POLICY": own} if own else {})
+    runpy.run_path(str(sparring.__file__))
+    assert os.environ.get("OMP_WAIT_POLICY") == policy
 
 
 def test_importing_it_imports_nothing_heavy() -> None:
