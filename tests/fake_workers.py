@@ -152,3 +152,14 @@ def with_main() -> Words:
     alone.policies.add("main")
     alone.policies.weights["main"] = 1.0
     return alone
+
+
+def worker_in_this_process() -> None:
+    """Have games that are played ahead played here, where a test can look."""
+    from sparring.engines.process import ProcessTransport
+
+    def start(self: Any, index: int) -> FakeActor:
+        return FakeActor(make=self._make())
+
+    ProcessTransport.start = start  # type: ignore[method-assign,assignment]
+    ProcessTransport.close = lambda self, workers: None  # type: ignore[method-assign]

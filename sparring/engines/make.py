@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def make_engine(config: Config, policies: Policies, dtype: str) -> OwnEngine:
-    """The engine that a config names, in this process; where replicas speak instead, the embedded
+    """The engine that a config names, in this process; where workers play instead, the embedded
     one is enough."""
-    if config.engine.kind == "vllm" and not config.ray.replicas:
+    if config.engine.kind == "vllm" and not (config.ray.replicas or config.collect.ahead):
         from sparring.engines.vllm import make_vllm
 
         return make_vllm(config, policies, dtype)
@@ -97,5 +97,5 @@ def make_for_worker(
     )
     # One of several workers sees a share of the games, and which share depends on the clock.
     config.engine.lockstep &= alone
-    config.ray.replicas, config.learn.shard = 0, False
+    config.ray.replicas, config.collect.ahead, config.learn.shard = 0, 0, False
     return make_engine(config, policies, dtype)

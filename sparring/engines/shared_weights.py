@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -98,7 +98,7 @@ class SharedWeights:
                 group.broadcast(bytes_N)
             return group
 
-        *failures, group = await asyncio.gather(*calls, _in_thread(broadcast))
+        *failures, group = await _first_failure([*calls, _in_thread(broadcast)])
         self._group = None
         if isinstance(group, Group) and not any(failures):
             self._group = workers, offers, group
@@ -159,6 +159,23 @@ class SharedWeights:
         }
         self.publishes = self.published_bytes = 0
         return stats
+
+
+async def _first_failure(work: list[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """The result of each, or, once one of them is an error, an error for those under way: who is
+    left in a group that another has left would wait for minutes."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        under_way = set(tasks)
+        while under_way:
+            done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+            if any(isinstance(task.result(), Exception) for task in done):
+                break
+        given_up = RuntimeError("another process of its group failed")
+        return [task.result() if task.done() else given_up for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _awaited(call: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from fake_workers import worker_in_this_process
 from safetensors.torch import load_file
 
 from sparring.cli.app import exit_code
@@ -23,6 +24,7 @@ from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.local.generate import generate
 from sparring.engines.local.rows import Row
 from sparring.engines.one_at_a_time import OneAtATime
+from sparring.engines.process import ProcessTransport
 from sparring.engines.published import PublishFailed
 from sparring.engines.vllm import Adapter, Spoken, VllmEngine, make_vllm, width
 from sparring.engines.vllm_links import Weights
@@ -290,9 +292,12 @@ def test_a_run_learns_through_adapters_and_the_canary_proves_it(
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_games_are_played_ahead_with_adapters_of_the_copy(
-    stand_in: StandIn, tmp_path: Path, deaf: bool
+    stand_in: StandIn, tmp_path: Path, deaf: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """vLLM has what the copy had, does not sleep, and is held to what it should have."""
+    """vLLM has what the worker was given, and is held to what it should have."""
+    for name in ("start", "close"):  # they are put back after the test
+        monkeypatch.setattr(ProcessTransport, name, getattr(ProcessTransport, name))
+    worker_in_this_process()
     stand_in.deaf = deaf
     config = config_of()
     config["canary"], config["collect"] = 0.01, {**config.get("collect", {}), "ahead": 1}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from fake_workers import FakeActor
+from fake_workers import worker_in_this_process
 from lives import Life, Moment, events, facts, whole
 from lives import train as train_in_a_life
 
@@ -22,7 +22,6 @@ from sparring.core.errors import ConfigError
 from sparring.core.types import BASE, Episode, Request, Sampling, Task, Turn
 from sparring.engines.local.engine import TransformersEngine
 from sparring.engines.pool import WorkerPool
-from sparring.engines.process import ProcessTransport
 from sparring.learn.canary import CanaryError, spoken_gaps
 from sparring.learn.learner import Learner
 from sparring.learn.losses import clipped_policy_loss
@@ -35,16 +34,12 @@ NEXT_BATCH_S = 240.0  # far more than a batch takes
 
 
 def train(recipe: str, run: Path, *words: str, first: Any = None, **options: Any) -> Life:
-    begin = partial(worker_in_this_process, first)
+    begin = partial(_begin, first)
     return train_in_a_life(recipe, run, *words, first=begin, **options)
 
 
-def worker_in_this_process(first: Any) -> None:
-    def start(self: Any, index: int) -> FakeActor:
-        return FakeActor(make=self._make())
-
-    ProcessTransport.start = start  # type: ignore[method-assign]
-    ProcessTransport.close = lambda self, workers: None  # type: ignore[method-assign]
+def _begin(first: Any) -> None:
+    worker_in_this_process()
     if first is not None:
         first()
 
