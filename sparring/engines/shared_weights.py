@@ -169,10 +169,11 @@ async def _first_failure(work: list[Coroutine[Any, Any, Any]]) -> list[Any]:
         under_way = set(tasks)
         while under_way:
             done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-            if any(isinstance(task.result(), Exception) for task in done):
-                break
-        given_up = RuntimeError("another process of its group failed")
-        return [task.result() if task.done() else given_up for task in tasks]
+            failures = [r for task in done if isinstance(r := task.result(), Exception)]
+            if failures:  # of another class: a worker that waits is not lost
+                given_up = RuntimeError(last_line(failures[0]))
+                return [task.result() if task.done() else given_up for task in tasks]
+        return [task.result() for task in tasks]
     finally:
         for task in tasks:
             task.cancel()
