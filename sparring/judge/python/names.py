@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Iterable, Iterator
 from types import CodeType
 
-BUILTINS = frozenset(dir(builtins))
+BUILTINS = frozenset(dir(builtins)) - {"_"}  # which an interactive session binds, not Python
 EXTENDED_ARG = dis.EXTENDED_ARG
 LOADS = {  # operation → by how many bits its argument is shifted; LOAD_GLOBAL has a flag in it
     dis.opmap[name]: int(name == "LOAD_GLOBAL")

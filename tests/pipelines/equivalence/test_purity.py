@@ -1,6 +1,7 @@
 """What a judged function may contain is a list, and everything else is refused by name."""
 
 import ast
+import builtins
 
 import pytest
 
@@ -83,6 +84,12 @@ def test_plain_functions_are_let_through(what: str) -> None:
     tree = parse(ALLOWED[what])
     assert isinstance(tree, ast.Module), tree
     assert impure(tree) == ""
+
+
+def test_what_an_interactive_session_binds_is_no_builtin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtins, "_", "the last value shown", raising=False)
+    tree = parse("def f(n: int) -> int:\n    for _ in range(n):\n        n += 1\n    return n")
+    assert isinstance(tree, ast.Module) and impure(tree) == ""
 
 
 def test_what_is_no_program_says_so() -> None:

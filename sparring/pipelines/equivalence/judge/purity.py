@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import bisect
-import builtins
 import cmath
 import collections
 import copy
@@ -23,6 +22,8 @@ import typing
 import warnings
 from collections.abc import Collection, Iterator
 from types import ModuleType
+
+from sparring.judge.python.names import BUILTINS
 
 MOST_SOURCE = 20_000  # characters
 
@@ -198,7 +199,7 @@ def _name(name: str, known: frozenset[str]) -> str:
     if name.startswith("__"):
         return name
     # A name that is bound in one place may be the builtin in another.
-    if hasattr(builtins, name):
+    if name in BUILTINS:
         return "" if name in _BUILTINS else name
     return "" if name in known else name
 
