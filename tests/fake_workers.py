@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from sparring.core.types import Request, Sampling, Turn, VoidGame
@@ -154,12 +155,12 @@ def with_main() -> Words:
     return alone
 
 
-def worker_in_this_process() -> None:
+def worker_in_this_process(set_attribute: Callable[[Any, str, Any], None] = setattr) -> None:
     """Have games that are played ahead played here, where a test can look."""
     from sparring.engines.process import ProcessTransport
 
     def start(self: Any, index: int) -> FakeActor:
         return FakeActor(make=self._make())
 
-    ProcessTransport.start = start  # type: ignore[method-assign,assignment]
-    ProcessTransport.close = lambda self, workers: None  # type: ignore[method-assign]
+    set_attribute(ProcessTransport, "start", start)
+    set_attribute(ProcessTransport, "close", lambda self, workers: None)

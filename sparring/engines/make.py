@@ -50,6 +50,10 @@ def with_workers(config: Config, own: OwnEngine, device: str) -> OwnEngine:
         return ray_pool(own, make, config.ray, gpus, **options)  # type: ignore[arg-type]
     if not config.collect.ahead:
         return own
+    if config.engine.kind == "vllm":
+        from sparring.engines.vllm import check_vllm
+
+        check_vllm(config, own.policies)
     from sparring.engines.pool import WorkerPool
     from sparring.engines.process import ProcessTransport
 

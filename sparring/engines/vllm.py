@@ -190,20 +190,16 @@ class VllmEngine(OwnEngine):
 
 
 def make_vllm(config: Config, policies: Policies, dtype: str) -> VllmEngine:
-    """The engine a config asks for; whatever is missing or cannot be is said before it starts."""
+    """The engine a config asks for."""
     options = config.engine.vllm
-    need_known_kind(policies)  # before minutes are spent on a start
+    check_vllm(config, policies)
     if options.server is not None:
-        line = Line(options.server, "vllm")
-        line.reach()
         return VllmEngine(
             policies,
-            OverHttp(line),
+            OverHttp(Line(options.server, "vllm")),
             limit=options.max_model_len,
             sleeps=options.sleep and on_gpu(policies),
         )
-    if importlib.util.find_spec("vllm") is None:
-        raise ConfigError(f"engine.kind is `vllm`, and vLLM is not installed: {INSTALL}")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     options = options.model_copy(update={"sleep": options.sleep and on_gpu(policies)})
     with base_folder(config) as folder:
@@ -216,6 +212,16 @@ def make_vllm(config: Config, policies: Policies, dtype: str) -> VllmEngine:
             device=policies.device.type,
         )
     return VllmEngine(policies, link, limit=options.max_model_len, sleeps=options.sleep)
+
+
+def check_vllm(config: Config, policies: Policies) -> None:
+    """Refuse what is missing or cannot be, before minutes are spent on a start."""
+    need_known_kind(policies)
+    server = config.engine.vllm.server
+    if server is not None:
+        Line(server, "vllm").reach()
+    elif importlib.util.find_spec("vllm") is None:
+        raise ConfigError(f"engine.kind is `vllm`, and vLLM is not installed: {INSTALL}")
 
 
 def need_known_kind(policies: Policies) -> None:

@@ -24,7 +24,6 @@ from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.local.generate import generate
 from sparring.engines.local.rows import Row
 from sparring.engines.one_at_a_time import OneAtATime
-from sparring.engines.process import ProcessTransport
 from sparring.engines.published import PublishFailed
 from sparring.engines.vllm import Adapter, Spoken, VllmEngine, make_vllm, width
 from sparring.engines.vllm_links import Weights
@@ -271,6 +270,7 @@ def test_what_cannot_be_is_said_before_anything_starts(
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
     link = StandIn()
+    monkeypatch.setattr(vllm, "check_vllm", lambda *words: None)
     monkeypatch.setattr(
         "sparring.engines.vllm.make_vllm",
         lambda config, policies, dtype: VllmEngine(policies, link, sleeps=True),
@@ -295,9 +295,7 @@ def test_games_are_played_ahead_with_adapters_of_the_copy(
     stand_in: StandIn, tmp_path: Path, deaf: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """vLLM has what the worker was given, and is held to what it should have."""
-    for name in ("start", "close"):  # they are put back after the test
-        monkeypatch.setattr(ProcessTransport, name, getattr(ProcessTransport, name))
-    worker_in_this_process()
+    worker_in_this_process(monkeypatch.setattr)
     stand_in.deaf = deaf
     config = config_of()
     config["canary"], config["collect"] = 0.01, {**config.get("collect", {}), "ahead": 1}
@@ -311,6 +309,17 @@ def test_games_are_played_ahead_with_adapters_of_the_copy(
     assert [line["staleness/max"] for line in lines] == [0, 1, 1, 1]
     assert max(line["learn/canary"] for line in lines) < 1e-4
     assert "sleep" not in stand_in.done and stand_in.done[-1] == "close"
+
+
+def test_playing_ahead_without_vllm_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm.importlib.util, "find_spec", lambda name: None)
+    config = config_of()
+    config["collect"] = {**config.get("collect", {}), "ahead": 1}
+    with pytest.raises(ConfigError, match="vLLM is not installed"):
+        train(make_config(config), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_swap_that_failed_is_noticed_by_the_canary(stand_in: StandIn, tmp_path: Path) -> None:

@@ -187,6 +187,7 @@ def test_a_cancelled_batch_is_cancelled_on_the_workers() -> None:
         while any(actor.worker._tasks for actor in actors):
             await asyncio.sleep(0)
         await asyncio.gather(*(actor.worker.close() for actor in actors))
+        assert playing.cancelled()
 
     asyncio.run(asyncio.wait_for(scene(), 120))
 

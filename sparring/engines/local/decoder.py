@@ -27,7 +27,7 @@ def unsupported(model: Any) -> str:
     """Why this decoder cannot speak for a model; nothing if it can."""
     config = model.config
     if any(type(weight.data).__name__ == "DTensor" for weight in model.parameters()):
-        return "its weights are spread over several processes"
+        return "its weights are sharded over several processes"
     if is_quantized(model):
         return "its weights are quantized"
     return unsupported_family(config)
