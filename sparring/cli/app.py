@@ -16,7 +16,18 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from sparring.cli import benchmarks, games, judge_command, policies
-from sparring.cli.arguments import Processes, Seed, number
+from sparring.cli.arguments import (
+    GameOfRun,
+    MaxTokens,
+    Overrides,
+    PolicyToo,
+    Processes,
+    Resume,
+    Seed,
+    Style,
+    number,
+    one_policy,
+)
 from sparring.cli.console import (
     AsJson,
     OnCurrentStderr,
@@ -66,11 +77,14 @@ def one_process(
 @app.command()
 def train(
     recipe: Annotated[str, typer.Argument(help="A recipe's name, or a YAML file.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
-    run: Annotated[Path | None, typer.Option(help="The run's folder.")] = None,
-    resume: Annotated[bool, typer.Option(help="Resume from the last valid checkpoint.")] = False,
+    overrides: Overrides = None,
+    run: Annotated[
+        Path | None, typer.Option(help="The run's folder; runs/RECIPE otherwise.")
+    ] = None,
+    resume: Resume = False,
     smoke: Annotated[
-        bool, typer.Option(help="Run all of it at a size that takes less than a minute.")
+        bool,
+        typer.Option("--smoke", help="Run all of it at a size that takes less than a minute."),
     ] = False,
     processes: Processes = 1,
     resume_from: Annotated[
@@ -117,7 +131,7 @@ def play(
     game: Annotated[str, typer.Argument(help="The game to play, such as tictactoe.")],
     policy: Policy,
     seat: Annotated[str | None, typer.Option(help="Your seat; the first one otherwise.")] = None,
-    style: Annotated[str | None, typer.Option(help="The game's style of prompts.")] = None,
+    style: Style = None,
 ) -> None:
     """Play against a policy in the terminal."""
     from sparring.cli.person import play_in_terminal
@@ -128,32 +142,28 @@ def play(
 @app.command()
 def arena(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="The policy: RUN, RUN@STEP or any other.")
+        str | None,
+        typer.Argument(metavar="[POLICY]", help="The policy: RUN, RUN@STEP or any other."),
     ] = None,
-    policy: Annotated[str | None, typer.Option(help="The same, as everywhere else.")] = None,
+    policy: PolicyToo = None,
     against: Annotated[
-        str, typer.Option(help="random, perfect, scripted, or a policy.")
+        str, typer.Option(help="The opponent: random, perfect, scripted, or a policy.")
     ] = "random",
     games: Annotated[int, typer.Option(min=1, help="How many games, seats alternating.")] = 100,
-    game: Annotated[str | None, typer.Option(help="Which game, if the run has several.")] = None,
+    game: GameOfRun = None,
     temperature: Annotated[
         float | None,
-        number("0, the likeliest action, unless the run evaluates at another.", low=0),
+        number("Sampling temperature; 0 unless the run evaluates at another.", low=0),
     ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Of a reply; otherwise as the run was trained.")
-    ] = None,
+    max_tokens: MaxTokens = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Play a policy against another and count the results."""
-    from sparring.core.errors import ConfigError
     from sparring.evaluation.policy_match import play_match
 
-    if (run is None) == (policy is None):
-        raise ConfigError("name one policy to play: `sparring arena RUN`, or --policy NAME")
     result = play_match(
-        run or policy or "",
+        one_policy(run, policy, "arena"),
         against,
         games,
         game=game,
@@ -166,21 +176,26 @@ def arena(
 
 @app.command()
 def exploit(
-    policy: Annotated[
-        str,
+    run: Annotated[
+        str | None,
         typer.Argument(
-            metavar="RUN", help="RUN, league:RUN, any policy, uniform, or cfr:ITERATIONS."
+            metavar="[POLICY]", help="RUN, league:RUN, any policy, uniform, or cfr:ITERATIONS."
         ),
-    ],
-    game: Annotated[str | None, typer.Option(help="Such as openspiel:leduc_poker.")] = None,
-    style: Annotated[str | None, typer.Option(help="The game's style of prompts.")] = None,
-    temperature: Annotated[float | None, number("Otherwise as the run was trained.", low=0)] = None,
+    ] = None,
+    policy: PolicyToo = None,
+    game: Annotated[
+        str | None, typer.Option(help="Which game, such as openspiel:leduc_poker.")
+    ] = None,
+    style: Style = None,
+    temperature: Annotated[
+        float | None, number("Sampling temperature; as the run was trained otherwise.", low=0)
+    ] = None,
     replies: Annotated[
         int | None,
         typer.Option(
             min=2,
-            help="At each information state, where they must be sampled; otherwise 100, or fewer "
-            "in a larger game.",
+            help="Replies sampled at each information state, where they must be sampled; 100 "
+            "otherwise, or fewer in a larger game.",
         ),
     ] = None,
     seed: Seed = 0,
@@ -190,9 +205,10 @@ def exploit(
     from sparring.cli.progress import live
     from sparring.evaluation.exploit import measure
 
+    name = one_policy(run, policy, "exploit")
     measures = measure(
-        policy, game=game, style=style, temperature=temperature, replies=replies, seed=seed,
-        watch=lambda total: live(f"replies of {policy}", total, quiet=as_json),
+        name, game=game, style=style, temperature=temperature, replies=replies, seed=seed,
+        watch=lambda total: live(f"replies of {name}", total, quiet=as_json),
     )  # fmt: skip
     say(measures, as_json)
 

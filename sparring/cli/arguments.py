@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sparring.core.errors import ConfigError
 from sparring.core.nearest import nearest
 
 SANDBOXES = {"bubblewrap": "bubblewrap", "bwrap": "bubblewrap", "unsafe": "unsafe"}
@@ -48,14 +49,42 @@ def sandbox_word(text: Any) -> str:
     return SANDBOXES[text]
 
 
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1)]
+def one_policy(argument: str | None, option: str | None, command: str) -> str:
+    """The policy, whichever way it was named."""
+    if (argument is None) == (option is None):
+        raise ConfigError(f"name one policy: `sparring {command} POLICY`, or --policy POLICY")
+    return argument or option or ""
+
+
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**63 - 1, metavar="INTEGER", help="Seed of all random numbers.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Config keys to set, such as learn.lr=1e-4."),
+]
+GameOptions = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[OPTION=VALUE]...", help="Options of the game, such as style=terse."),
+]
+GameOfRun = Annotated[str | None, typer.Option(help="Which game, if the run has several.")]
+Style = Annotated[str | None, typer.Option(help="The game's style of prompts.")]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(min=1, help="Most tokens of a reply; as the run was trained otherwise."),
+]
+Device = Annotated[str, typer.Option(help="Where the model runs: auto, cpu or cuda.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Resume from the last valid checkpoint.")]
+PolicyToo = Annotated[str | None, typer.Option(help="The same policy, given as an option.")]
 Processes = Annotated[
     int, typer.Option(min=1, help="Number of learner processes on this machine, one per GPU.")
 ]
-Temperature = Annotated[float, number("0: the likeliest token.", low=0)]
+Temperature = Annotated[float, number("Sampling temperature; 0 takes the likeliest token.", low=0)]
 Sandbox = Annotated[
     str,
     typer.Option(
-        help="bubblewrap, or `unsafe`: with your own rights.", metavar="NAME", parser=sandbox_word
+        help="bubblewrap, or unsafe (programs run with your own rights).",
+        metavar="NAME",
+        parser=sandbox_word,
     ),
 ]

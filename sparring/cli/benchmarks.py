@@ -23,22 +23,28 @@ def evaluate(
     ],
     policy: Policy,
     data: Annotated[
-        str | None, typer.Option(help="A JSONL file, dataset folder or hub name.")
+        str | None, typer.Option(help="Its data: a JSONL file, dataset folder or hub name.")
     ] = None,
-    k: Annotated[str, typer.Option(help="Which pass@k, such as 1,10.")] = "1",
+    k: Annotated[str, typer.Option(help="The k of pass@k, such as 1,10.")] = "1",
     samples: Annotated[
         int | None, typer.Option(min=1, help="Attempts per problem; gsm8k takes their majority.")
     ] = None,
-    problems: Annotated[int | None, typer.Option(min=1, help="Only the first so many.")] = None,
-    chat: Annotated[bool, typer.Option(help="Ask in chat, without examples.")] = False,
-    temperature: Annotated[
-        float | None, number("0 for one sample, 0.8 for several, otherwise.", low=0)
+    problems: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many problems, from the first one; all otherwise."),
     ] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Of a reply.")] = 512,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Ask in the chat template, without examples.")
+    ] = False,
+    temperature: Annotated[
+        float | None,
+        number("Sampling temperature; 0 for one sample and 0.8 for several otherwise.", low=0),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a reply.")] = 512,
     seed: Seed = 0,
     sandbox: Sandbox = "bubblewrap",
     details: Annotated[
-        Path | None, typer.Option(help="A file for every attempt, to look at or compare.")
+        Path | None, typer.Option(help="A file to write every attempt to, for `sparring compare`.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

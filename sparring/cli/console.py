@@ -16,7 +16,7 @@ console = Console()
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
 Policy = Annotated[
-    str, typer.Option(help="nano, smollm2, a model folder or hub name, RUN or RUN@STEP.")
+    str, typer.Option(help="nano, smollm2, a model's folder or hub name, RUN or RUN@STEP.")
 ]
 
 

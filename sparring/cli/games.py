@@ -22,7 +22,8 @@ def add_commands(commands: Commands) -> None:
 
 def games(
     source: Annotated[
-        str | None, typer.Argument(help="Only these: a plug-in, or a prefix such as textarena.")
+        str | None,
+        typer.Argument(help="Only those of a plug-in, or of a prefix such as textarena."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,8 +49,10 @@ def games(
 
 
 def init(
-    name: Annotated[str, typer.Argument(help="The game's name, and its package's.")],
-    into: Annotated[Path, typer.Option(help="The folder to make the package in.")] = Path(),
+    name: Annotated[str, typer.Argument(help="The name of the game and of its package.")],
+    into: Annotated[
+        Path, typer.Option("--out", "--into", help="The folder to make the package in.")
+    ] = Path(),
 ) -> None:
     """Write a package for a new game: rules, recipe, test, README."""
     from sparring.cli.scaffold import scaffold

@@ -17,10 +17,14 @@ def add_commands(commands: Commands) -> None:
 
 
 def judge_python(
-    file: Annotated[Path, typer.Argument(help="JSONL, one problem with a program a line.")],
+    file: Annotated[
+        Path, typer.Argument(help="A JSONL file, one problem with a program on each line.")
+    ],
     as_json: AsJson = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Programs at once.")] = None,
-    timeout_s: Annotated[float, number("Of one program.", low=0, high=3600, above=True)] = 5.0,
+    workers: Annotated[int | None, typer.Option(min=1, help="Programs judged at once.")] = None,
+    timeout_s: Annotated[
+        float, number("Time limit of one program.", low=0, high=3600, above=True)
+    ] = 5.0,
     sandbox: Sandbox = "bubblewrap",
 ) -> None:
     """Judge Python programs by their tests; one verdict line per line, in order.

@@ -8,7 +8,17 @@ from typing import Annotated
 
 import typer
 
-from sparring.cli.arguments import Processes, Seed, number
+from sparring.cli.arguments import (
+    Device,
+    GameOfRun,
+    GameOptions,
+    PolicyToo,
+    Processes,
+    Resume,
+    Seed,
+    number,
+    one_policy,
+)
 from sparring.cli.console import AsJson, console, say, show_epoch
 from sparring.cli.groups import Commands
 
@@ -40,18 +50,22 @@ def finetune(
     start: Annotated[
         str | None, typer.Option("--from", help="A run or an adapter to start from.")
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1)] = 3,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 3,
     lr: Annotated[float, number("The learning rate.", low=0, above=True)] = 2e-4,
     batch: Annotated[int, typer.Option(min=1, help="Demonstrations per step.")] = 16,
     lora_r: Annotated[int, typer.Option(min=1, help="The adapter's rank.")] = 8,
-    lora_alpha: Annotated[int, typer.Option(min=1)] = 16,
-    lora_dropout: Annotated[float, number(low=0, high=1, below=True)] = 0.05,
-    packing: Annotated[bool, typer.Option(help="Several short ones in one row.")] = False,
+    lora_alpha: Annotated[int, typer.Option(min=1, help="The adapter's alpha.")] = 16,
+    lora_dropout: Annotated[
+        float, number("The adapter's dropout.", low=0, high=1, below=True)
+    ] = 0.05,
+    packing: Annotated[
+        bool, typer.Option("--packing", help="Pack several short demonstrations into one row.")
+    ] = False,
     template: Annotated[
         str | None, typer.Option(help="A chat template: a file, Jinja, or `plain`.")
     ] = None,
     seed: Seed = 0,
-    resume: Annotated[bool, typer.Option(help="Resume from the last finished epoch.")] = False,
+    resume: Resume = False,
     processes: Processes = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -74,28 +88,38 @@ def finetune(
 
 def selfplay(
     game: Annotated[str, typer.Argument(help="The game, such as matching.")],
-    options: Annotated[list[str] | None, typer.Argument(metavar="[OPTION=VALUE]...")] = None,
+    options: GameOptions = None,
     policy: Annotated[
-        str, typer.Option(envvar="MODEL_NAME", help="As everywhere, or a program such as scripted.")
+        str,
+        typer.Option(envvar="MODEL_NAME", help="Any policy, or a program such as scripted."),
     ] = "nano",
-    games: Annotated[int, typer.Option(min=1, envvar="NUM_GAMES")] = 100,
-    temperature: Annotated[float, number(low=0, envvar="TEMPERATURE")] = 0.7,
-    out: Annotated[Path | None, typer.Option(help="The folder; data/NAME otherwise.")] = None,
-    name: Annotated[str, typer.Option(envvar="EXP_NAME")] = "selfplay_gen",
-    group: Annotated[int, typer.Option(min=1, help="Games on each table.")] = 4,
-    grouping: Annotated[str, typer.Option(help="What shares an index: table, or game.")] = "table",
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Of a reply; as the run was trained, or 256.")
+    games: Annotated[int, typer.Option(min=1, envvar="NUM_GAMES", help="Number of games.")] = 100,
+    temperature: Annotated[
+        float, number("Sampling temperature.", low=0, envvar="TEMPERATURE")
+    ] = 0.7,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to make; data/NAME otherwise.")
     ] = None,
-    val: Annotated[float, number("Share of tables kept back.", low=0, high=0.9)] = 0.1,
-    batch: Annotated[int, typer.Option(min=1, help="Games at once, recorded together.")] = 64,
+    name: Annotated[
+        str, typer.Option(envvar="EXP_NAME", help="The folder's name in data, without --out.")
+    ] = "selfplay_gen",
+    group: Annotated[int, typer.Option(min=1, help="Games played on each table.")] = 4,
+    grouping: Annotated[
+        str, typer.Option(help="Instances that share an index: those of one table, or game.")
+    ] = "table",
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most tokens of a reply; as the run was trained, or 256."),
+    ] = None,
+    val: Annotated[float, number("Share of tables kept for validation.", low=0, high=0.9)] = 0.1,
+    batch: Annotated[int, typer.Option(min=1, help="Games played and recorded together.")] = 64,
     seed: Seed = 0,
     resume: Annotated[
-        bool, typer.Option(help="Resume after the last recorded batch of games.")
+        bool, typer.Option("--resume", help="Resume after the last recorded batch of games.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a policy play with itself; games, training and validation instances land in a folder."""
+    """Let a policy play itself; write games, training and validation instances into a folder."""
     from sparring.cli.progress import Live
     from sparring.models.trained import game_options, trained_sampling
     from sparring.run.outputs import need_folder
@@ -119,11 +143,11 @@ def selfplay(
 
 def merge(
     policy: Annotated[str, typer.Option(help="RUN, RUN@STEP or a folder with an adapter.")],
-    out: Annotated[Path, typer.Option(help="The folder for the model.")],
-    base: Annotated[str | None, typer.Option(help="Another base of the same shape.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder to make, for the merged model.")],
+    base: Annotated[str | None, typer.Option(help="Another base model of the same shape.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fold a policy's LoRA into its base model, and check that it still speaks the same."""
+    """Fold a policy's LoRA into its base model, and check that its logits stay the same."""
     from sparring.models.merge import merge as fold
     from sparring.run.outputs import need_folder
 
@@ -134,7 +158,7 @@ def merge(
 def export_verl(
     run: Annotated[Path, typer.Argument(help="A run, or a folder of `sparring selfplay`.")],
     out: Annotated[Path, typer.Option(help="The folder to make.")],
-    game: Annotated[str | None, typer.Option(help="Which game, if the run has several.")] = None,
+    game: GameOfRun = None,
     as_json: AsJson = False,
 ) -> None:
     """Write what verl needs to train this on a cluster: data, config, launch script."""
@@ -147,8 +171,10 @@ def export_verl(
 
 def export_verifiers(
     game: Annotated[str, typer.Argument(help="The game, such as kuhn.")],
-    options: Annotated[list[str] | None, typer.Argument(metavar="[OPTION=VALUE]...")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder; sparring_GAME otherwise.")] = None,
+    options: GameOptions = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to make; sparring_GAME otherwise.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a package that verifiers' `vf-eval` plays this game with."""
@@ -172,7 +198,7 @@ def export_games(as_json: AsJson = False) -> None:
 def save_data(
     source: Annotated[str, typer.Argument(help="A hub name, such as openai/gsm8k:main.")],
     out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
-    split: Annotated[str | None, typer.Option(help="One split; otherwise all of them.")] = None,
+    split: Annotated[str | None, typer.Option(help="One split; all of them otherwise.")] = None,
 ) -> None:
     """Save a data set of the hub as a file, for machines that cannot reach it."""
     from sparring.run.outputs import need_file
@@ -183,13 +209,21 @@ def save_data(
 
 
 def serve(
-    policy: Annotated[str, typer.Argument(help="A run, a folder, nano, smollm2, a hub name.")],
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[POLICY]", help="The policy: RUN, RUN@STEP or any other."),
+    ] = None,
+    policy: PolicyToo = None,
     host: Annotated[
-        str, typer.Option(help="Whom to listen to; 0.0.0.0 is everyone.")
+        str, typer.Option(help="The address to listen on; 0.0.0.0 lets other machines in.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16, or auto.")] = "auto",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 takes any free one.")
+    ] = 8000,
+    device: Device = "auto",
+    dtype: Annotated[
+        str, typer.Option(help="Numbers to compute with: auto, float32 or bfloat16.")
+    ] = "auto",
 ) -> None:
     """Answer OpenAI's HTTP API with a policy: chat, completions, streams, logprobs, token ids."""
     from sparring.core.errors import ConfigError
@@ -199,7 +233,8 @@ def serve(
         from sparring.engines.serve import serve as answer
     except ImportError as error:
         raise ConfigError(f"{error.name} is missing: pip install 'sparring[serve]'") from error
+    name = one_policy(run, policy, "serve")
     listener = listen(host, port)
     address = f"http://{host}:{listener.getsockname()[1]}/v1"
-    ready = partial(console.print, f"{address} answers as {policy}", soft_wrap=True)
-    answer(policy, sockets=[listener], device=device, dtype=dtype, ready=ready)
+    ready = partial(console.print, f"{address} answers as {name}", soft_wrap=True)
+    answer(name, sockets=[listener], device=device, dtype=dtype, ready=ready)

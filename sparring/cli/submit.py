@@ -7,24 +7,38 @@ from typing import Annotated, cast
 
 import typer
 
+from sparring.cli.arguments import Overrides
+
 
 def submit(
     recipe: Annotated[str, typer.Argument(help="A recipe's name, or a YAML file.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
-    nodes: Annotated[int, typer.Option(min=1)] = 1,
-    gpus: Annotated[int, typer.Option(min=0, help="Per node.")] = 0,
-    time: Annotated[str, typer.Option(help="The limit of one life, as Slurm has it.")] = "24:00:00",
+    overrides: Overrides = None,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 1,
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs per node.")] = 0,
+    time: Annotated[
+        str, typer.Option(help="Time limit of the job until it is requeued, as in sbatch --time.")
+    ] = "24:00:00",
     run: Annotated[Path | None, typer.Option(help="The run's folder, on a shared disk.")] = None,
-    partition: str = "",
-    account: str = "",
-    cpus: Annotated[int, typer.Option(min=0, help="Per node.")] = 0,
+    partition: Annotated[str, typer.Option(help="Slurm's partition.")] = "",
+    account: Annotated[str, typer.Option(help="Slurm's account.")] = "",
+    cpus: Annotated[
+        int, typer.Option(min=0, help="Processor cores per node; 0 leaves it to Slurm.")
+    ] = 0,
     launcher: Annotated[
-        str | None, typer.Option(help="plain, accelerate or ray; by --nodes and --gpus otherwise.")
+        str | None,
+        typer.Option(help="plain, accelerate or ray; chosen by --nodes and --gpus otherwise."),
     ] = None,
-    warn_s: Annotated[int, typer.Option(min=1, help="Seconds from warning to limit.")] = 300,
-    sbatch: Annotated[list[str] | None, typer.Option(help="A further word for #SBATCH.")] = None,
-    smoke: Annotated[bool, typer.Option(help="As `train --smoke`.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Print the script and submit nothing.")] = False,
+    warn_s: Annotated[
+        int, typer.Option(min=1, help="Seconds before the time limit at which the run is warned.")
+    ] = 300,
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option(help="A further #SBATCH option, such as --qos=high; may be repeated."),
+    ] = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Submit `train --smoke`.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the script and submit nothing.")
+    ] = False,
 ) -> None:
     """Submit a recipe to Slurm: it is preempted, requeued and resumed without further help."""
     from sparring.cli.app import default_folder

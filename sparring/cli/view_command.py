@@ -15,8 +15,10 @@ def view(
         list[Path] | None,
         typer.Argument(help="Folders of runs, or folders that hold runs; `runs` otherwise."),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")] = 7860,
-    browser: Annotated[bool, typer.Option(help="Open the browser.")] = False,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 takes any free one.")
+    ] = 7860,
+    browser: Annotated[bool, typer.Option("--browser", help="Open the browser.")] = False,
 ) -> None:
     """Look at runs in the browser: curves, every game, checkpoints; play against a policy."""
     from sparring.core.errors import ConfigError

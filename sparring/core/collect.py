@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -138,7 +139,8 @@ async def play(
 async def _outcome(job: Job, table: Table) -> Outcome:
     """How the game ended. An error in its own code is reported with file and line."""
     try:
-        outcome: Any = await job.game.play(job.task, table)
+        playing: Any = job.game.play(job.task, table)
+        outcome: Any = await playing if (is_async := isawaitable(playing)) else playing
     except BUGS as error:
         line = None if isinstance(error, ConfigError) else _line_in(job.game, error)
         if line is None:
@@ -146,7 +148,9 @@ async def _outcome(job: Job, table: Table) -> Outcome:
         unawaited = "'coroutine' object" in str(error)
         hint = "; is an `await` missing before what made it?" if unawaited else ""
         raise GameError(f"{job.name} ({line}): {type(error).__name__}: {error}{hint}") from error
-    if not isinstance(outcome, Outcome):
+    if not is_async:
+        wrong = "play has to be an `async def`, so that it can await the players"
+    elif not isinstance(outcome, Outcome):
         wrong = f"play returned {outcome!r:.80}; it has to return an Outcome"
     elif unknown := outcome.rewards.keys() - set(job.game.seats):
         word = min(unknown)

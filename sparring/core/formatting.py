@@ -6,7 +6,10 @@ import html
 import math
 import re
 
-ACRONYMS = {"kl": "KL", "lr": "learning rate", "mbpp": "MBPP", "gsm8k": "GSM8K", "gpu": "GPU"}
+ACRONYMS = {
+    **{"kl": "KL", "lr": "learning rate", "mbpp": "MBPP", "gsm8k": "GSM8K", "gpu": "GPU"},
+    "selfplay": "self-play",
+}
 
 
 def esc(value: object) -> str:

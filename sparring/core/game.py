@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -60,6 +61,11 @@ class Outcome:
         **by_seat: float,
     ) -> None:
         self.rewards = {seat: float(r) for seat, r in {**(rewards or {}), **by_seat}.items()}
+        for seat, reward in self.rewards.items():
+            if not math.isfinite(reward):
+                raise ValueError(
+                    f"the reward of {seat!r} is {reward}; it has to be a finite number"
+                )
         self.facts = dict(facts or {})
         self.void = void
 

@@ -54,7 +54,8 @@ def _row(title: str, values: list[float | None], percent: bool) -> str:
     added = None if fitted is None or trained is None else trained - fitted
     cells = [*values, added]
     texts = ["–" if value is None else number(value, percent) for value in cells]
-    return f"<tr><td>{esc(title)}</td>{''.join(f'<td class=num>{t}</td>' for t in texts)}</tr>"
+    figures = "".join(f"<td class=num>{text}</td>" for text in texts)
+    return f"<tr><th scope=row>{esc(title)}</th>{figures}</tr>"
 
 
 def _ends(run: RunData) -> str:

@@ -42,7 +42,7 @@ def _played(played: object) -> str:
     if not isinstance(played, dict):
         return ""
     parts = [
-        f"{game_name(game)}: {' or '.join(asked_with(one) for one in how.get('sampling') or [])}"
+        f"{game_name(game)}: {asked_with(*(how.get('sampling') or [{}]))}"
         for game, how in played.items()
         if isinstance(how, dict)
     ]

@@ -20,6 +20,7 @@ from sparring.view.markup import (
 EVALUATION, REWARDS, GAMES = "How well it plays", "Rewards", "How the games go"
 LEARNING, SPEED = "How it learns", "Time and speed"
 SECTIONS = (EVALUATION, REWARDS, GAMES, LEARNING, SPEED)  # unknown prefixes come after these
+HELD_OUT = "held_out"  # eval/<game>/held_out/<measure>
 MOST_SERIES = 6  # more curves than this on one chart cannot be told apart
 
 
@@ -78,6 +79,7 @@ KNOWN: dict[str, tuple[str, str, str, bool]] = {
         "In each iteration, prompts included.",
         False,
     ),
+    "lessons": (LEARNING, "Lessons", "Samples learned from in each iteration.", False),
     "guard/rollbacks": (
         LEARNING,
         "Roll-backs",
@@ -107,12 +109,12 @@ LEARN: dict[str, tuple[str, str, bool]] = {
         False,
     ),
     "value_loss": (
-        "What the critic is off by",
+        "Error of the critic",
         "Half the squared gap between the value it gives a reply and what came of it.",
         False,
     ),
     "moved": (
-        "Distance from the policy that spoke",
+        "Distance from the policy that played",
         "Nats per token that learning from a batch has moved it.",
         False,
     ),
@@ -135,7 +137,7 @@ LEARN: dict[str, tuple[str, str, bool]] = {
     ),
     "grad_norm": ("Size of the gradient", "Its norm before clipping.", False),
     "accuracy": (
-        "Pairs told apart",
+        "Pairs ranked correctly",
         "Share of pairs whose chosen answer gained more than the rejected one.",
         True,
     ),
@@ -205,7 +207,7 @@ EVENTS = {
     "not_trainable": "Not trained",
     "duplicates": "Lines written twice",
 }
-ENDINGS = {"wins": "won", "draws": "drawn", "losses": "lost", "invalid": "invalid move"}
+ENDINGS = {"wins": "Won", "draws": "Drawn", "losses": "Lost", "invalid": "Invalid move"}
 SHARES = ("rate", "share", "fraction", "accuracy", "validity")
 
 
@@ -260,6 +262,12 @@ def chart_spec(key: str) -> ChartSpec:
         label = humanise(rest[-1].removesuffix("_peak_gb")).replace("Cpu", "CPU")
         explain = "The most that the run's process has held so far, in GB."
         return ChartSpec(SPEED, "Peak memory", explain, label=label.replace("Gpu", "GPU"))
+    if head == "before_imitation" and rest:  # one measurement: the table of imitation has it, too
+        spec = chart_spec("/".join(rest))
+        tag = " · ".join(filter(None, ("Before imitation", spec.tag)))
+        return replace(spec, section="Imitation", tag=tag)
+    if head == "curriculum" and len(rest) == 1:
+        return ChartSpec(GAMES, "Level of the curriculum", "From 0.", tag=game_name(rest[0]))
     if head == "verdicts" and rest:
         label = humanise(" ".join(rest))
         return ChartSpec("Verdicts", "What the judge ruled", "Rulings by kind.", label=label)
@@ -272,6 +280,8 @@ def _evaluation(rest: list[str]) -> ChartSpec:
     if len(game) < 2:
         title, explain, percent = measure(last)
         return ChartSpec(EVALUATION, title, explain, tag=tag, percent=percent)
+    if game[1] == HELD_OUT:
+        return _held_out(game[0], game[2:], last)
     against = f"against {opponent_name('/'.join(game[1:]))}"
     if last == "not_lost":
         title, explain = f"Share of games not lost, {against}", "Won or drawn; higher is better."
@@ -283,6 +293,20 @@ def _evaluation(rest: list[str]) -> ChartSpec:
         title, explain = "Evaluation games", "How many games each evaluation rests on."
         return ChartSpec(EVALUATION, title, explain, label=f"{tag}, {against}")
     return ChartSpec(EVALUATION, f"{humanise(last)}, {against}", tag=tag, percent=_is_share(last))
+
+
+def _held_out(game: str, rest: list[str], last: str) -> ChartSpec:
+    """A game's measures on problems that are not trained on."""
+    tag, where = game_name(game), "on held-out problems"
+    if rest == ["reward"]:
+        explain, colour = "Mean reward of each seat.", seat_colour(game, last)
+        title = f"Reward by seat, {where}"
+        return ChartSpec(EVALUATION, title, explain, tag, seat_name(last), colour=colour)
+    if last == "games":
+        title, explain = "Evaluation games", "How many games each evaluation rests on."
+        return ChartSpec(EVALUATION, title, explain, label=f"{tag}, {where}")
+    title, explain, percent = measure(last)
+    return ChartSpec(EVALUATION, f"{title}, {where}", explain, tag, percent=percent)
 
 
 def measure(key: str) -> tuple[str, str, bool]:
@@ -322,7 +346,11 @@ def _unknown(key: str, head: str, rest: list[str]) -> ChartSpec:
         section = humanise(head) if rest else "Other"
     tag = " · ".join(humanise(part) for part in rest[:-1])
     last = rest[-1] if rest else head
-    return ChartSpec(section, humanise(last), tag=tag, percent=head == "rate" or _is_share(last))
+    share = head == "rate" or _is_share(last)
+    title, explain, percent = measures().get(key) or measures().get(
+        last, (humanise(last), "", share)
+    )
+    return ChartSpec(section, title, explain, tag=tag, percent=percent)
 
 
 def _is_share(name: str) -> bool:

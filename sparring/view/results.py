@@ -219,13 +219,20 @@ def _played(results: Mapping[str, Any]) -> str:
     if not chosen:
         return measured
     style = f", in the style “{results['style']}”" if "style" in results else ""
-    words = " or ".join(asked_with(sampling) for sampling in chosen)
+    words = asked_with(*chosen)
     asked = f"In these games the policy answered {words}{style}."
     return f'{measured}<p class="caption">{esc(asked)}</p>'
 
 
-def asked_with(sampling: Mapping[str, Any]) -> str:
-    """A sampling in words: what is as usual is left out."""
+def asked_with(*samplings: Mapping[str, Any]) -> str:
+    """Samplings in words: what is as usual is left out, and what all have in common comes once."""
+    parts = [_sampling_words(sampling) for sampling in samplings]
+    common = [word for word in parts[0] if all(word in other for other in parts[1:])]
+    apart = [", ".join(w for w in words if w not in common) for words in parts]
+    return ", ".join([" or ".join(filter(None, apart)), *common]).removeprefix(", ")
+
+
+def _sampling_words(sampling: Mapping[str, Any]) -> list[str]:
     heat, most = sampling.get("temperature"), sampling.get("max_tokens")
     parts = (
         ["greedily" if heat == 0 else f"at temperature {number(heat)}"] if heat is not None else []
@@ -233,14 +240,14 @@ def asked_with(sampling: Mapping[str, Any]) -> str:
     parts += [f"with up to {number(most)} token{'s' * (most != 1)}"] if is_number(most) else []
     parts += [f"top-p {sampling['top_p']}"] if sampling.get("top_p", 1) != 1 and heat != 0 else []
     parts += [f"top-k {sampling['top_k']}"] if sampling.get("top_k", 0) and heat != 0 else []
-    return ", ".join(parts)
+    return parts
 
 
 def _table(rows: list[str]) -> str:
     if not rows:
         return ""
     heads = ("Against", "Policy", "Games", "How they ended", "Not lost", "Won", "Drawn", "Lost")
-    kinds = ["", "", "num", "", *["num"] * 5]
+    kinds = ["", "", "num", "ended", *["num"] * 5]
     cells = "".join(
         f'<th class="{kind}">{name}</th>'
         for kind, name in zip(kinds, (*heads, "Invalid"), strict=True)

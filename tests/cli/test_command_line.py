@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from sparring.cli import app
 from sparring.cli.doctor import Finding
+from sparring.core.errors import ConfigError
 from sparring.run.config import recipe_names
 
 
@@ -46,7 +47,7 @@ def refused(life: Life, *said: str) -> None:
         ("trian kuhn", "No such command 'trian'. Did you mean 'train'? See `sparring --help`"),
         ("train kuhn --resmue", "No such option: --resmue"),
         ("judge python x --sandbox foo", "there is no sandbox 'foo'; there are: bubblewrap"),
-        ("serve nowhere", "there is no policy 'nowhere'"),
+        ("serve nowhere --port 0", "there is no policy 'nowhere'"),
     ],
 )
 def test_what_is_typed_wrongly_is_answered_in_one_line(
@@ -115,8 +116,31 @@ def test_all_commands_have_one_vocabulary() -> None:
             if parameter.param_type_name == "option":
                 assert words[0] not in ours, f"{name} {words[0]}: say {ours.get(words[0])}"
                 assert not any(word.startswith("--no-no-") for word in words), (name, words)
+                # What is off by default is turned on by its name; nothing turns it off.
+                assert not parameter.secondary_opts, (name, words)
             for other in set(words) & set(ours):
                 assert words[0] == ours[other], (name, words)
+
+
+def test_every_argument_and_option_says_what_it_is_in_a_sentence() -> None:
+    for name, command in commands_of(get_command(app.app)):
+        for parameter in command.params:
+            text = getattr(parameter, "help", None) or ""
+            assert text.endswith(".") and " " in text, (name, parameter.name, text)
+            assert not re.match("(Of|As|By|With) ", text), (name, parameter.name, text)
+
+
+MORE = {"arena": ["--game", "kuhn"], "exploit": ["--game", "kuhn"], "serve": ["--port", "0"]}
+
+
+@pytest.mark.parametrize("command", ["arena", "exploit", "serve"])
+def test_a_policy_may_be_named_as_an_argument_or_an_option(command: str) -> None:
+    for words in (["nowhere"], ["--policy", "nowhere"]):
+        refusal = CliRunner().invoke(app.app, [command, *words, *MORE[command]]).exception
+        assert isinstance(refusal, ConfigError) and "no policy 'nowhere'" in str(refusal)
+    for words in ([], ["nano", "--policy", "nano"]):
+        refusal = CliRunner().invoke(app.app, [command, *words]).exception
+        assert isinstance(refusal, ConfigError) and "name one policy" in str(refusal)
 
 
 def test_recipes_are_listed_for_people_and_machines() -> None:

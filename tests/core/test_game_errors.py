@@ -39,6 +39,7 @@ def played(path: Path, body: str) -> None:
         ("await table['left'].act('?')", 7, "play returned None; it has to return an Outcome"),
         ("return 1.0", 7, "play returned 1.0"),
         ("return Outcome(up=1)", 7, "it rewards a seat 'up'; there are: left, right"),
+        ("return Outcome(left=float('nan'))", 8, "the reward of 'left' is nan; it has to be"),
         ("\nturn = table['left'].act('?')\nturn.text", 10, "is an `await` missing before what"),
         ("await table['left'].act('?', max_token=3)", 8, "did you mean 'max_tokens'?"),
         ("await table['left'].act('?', view=View(actions=('a',)))", 8, "'state'"),
@@ -54,6 +55,15 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, body: str, line: int, 
     assert f"mine.py:Mine ({path}:{line}): " in str(caught.value)
     assert says in str(caught.value)
     assert exit_code(caught.value) == 1
+
+
+def test_a_play_that_is_not_async_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(HEAD.replace("async def", "def") + "        return Outcome(left=1, right=-1)\n")
+    game = load_game(f"{path}:Mine")
+    job = Job("1", "mine.py:Mine", game, game.task(0), 0, {"left": "main", "right": "main"})
+    with pytest.raises(GameError, match=r"mine.py:7\): play has to be an `async def`"):
+        asyncio.run(collect([job], ScriptedEngine({"main": lambda request: "word"}).act))
 
 
 def test_what_breaks_in_an_engine_is_not_blamed_on_the_game(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 from fake_run import write_run
 
 from sparring.view import write_report
+from sparring.view.metrics import chart_spec
+from sparring.view.results import asked_with
 
 VOID_TAGS = {"meta", "link", "br", "img", "hr", "input"}
 SVG_TAGS = {"line", "path", "circle", "rect", "ellipse"}  # closed by themselves, with />
@@ -110,6 +112,41 @@ def test_known_metrics_have_plain_titles_and_unknown_ones_readable_ones(page: Pa
         "What the judge ruled",
     ):
         assert title in page.words
+
+
+def test_measures_on_held_out_problems_and_before_imitation_are_named() -> None:
+    wanted = {
+        "eval/code_tests/held_out/games": (
+            "",
+            "Evaluation games",
+            "Code tests, on held-out problems",
+        ),
+        "eval/code_tests/held_out/reward/author": (
+            *("Code tests", "Reward by seat, on held-out problems", "Author"),
+        ),
+        "eval/code_tests/held_out/tests_passed": (
+            *("Code tests", "Tests passed, on held-out problems", ""),
+        ),
+        "before_imitation/eval/matching/error_rate": (
+            *("Before imitation · Matching", "Turns lost to errors", ""),
+        ),
+        "curriculum/matching": ("Matching", "Level of the curriculum", ""),
+        "equivalence/accepted_seq": ("", "Equivalent pairs accepted", ""),
+        "tests/validity": ("", "Valid tests", ""),
+        "tests/kind/not allowed": ("Kind", "Tests that are not allowed", ""),
+    }
+    specs = {key: chart_spec(key) for key in wanted}
+    assert {k: (s.tag, s.title, s.label) for k, s in specs.items()} == wanted
+
+
+def test_what_samplings_have_in_common_is_said_once() -> None:
+    greedy, sampled = {"temperature": 0.0, "max_tokens": 1}, {"temperature": 1.0, "max_tokens": 1}
+    assert asked_with(greedy) == "greedily, with up to 1 token"
+    assert asked_with(greedy, sampled) == "greedily or at temperature 1, with up to 1 token"
+    assert (
+        asked_with(greedy, {"max_tokens": 4})
+        == "greedily, with up to 1 token or with up to 4 tokens"
+    )
 
 
 def test_the_header_says_what_was_trained_and_what_it_gained(page: Page) -> None:

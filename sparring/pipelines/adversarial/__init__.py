@@ -8,6 +8,7 @@ plugin = Plugin(
     games={"adversarial_tests": "sparring.pipelines.adversarial.game:AdversarialTests"},
     readers={".json": "sparring.pipelines.adversarial.problems:read_problems"},
     closings=["sparring.pipelines.adversarial.crossplay:closing"],
+    measures=["sparring.pipelines.adversarial.report:MEASURES"],
     report=["sparring.pipelines.adversarial.report:section"],
     commands=["sparring.pipelines.adversarial.commands:add_commands"],
 )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sparring.cli.arguments import Sandbox, Seed, Temperature, number
+from sparring.cli.arguments import Device, Sandbox, Seed, Temperature, number
 from sparring.cli.console import console
 from sparring.cli.groups import Commands
 
@@ -23,25 +23,36 @@ def solve(
         typer.Option("--policy", "--checkpoint", help="RUN, RUN@STEP, or RUN/checkpoints/NAME."),
     ],
     problem: Annotated[str | None, typer.Option(help="What the function should do.")] = None,
-    problem_file: Annotated[Path | None, typer.Option(help="A text file that says it.")] = None,
-    batch: Annotated[bool, typer.Option(help="Many problems: those of --problems-file.")] = False,
-    problems_file: Annotated[Path | None, typer.Option(help="A problems file: a batch.")] = None,
-    signature: Annotated[str | None, typer.Option(help="Such as 'def f(x: int) -> int:'.")] = None,
-    tests: Annotated[str | None, typer.Option(help="Asserts, parted by semicolons.")] = None,
-    execute_tests: Annotated[bool, typer.Option(help="Run the program on the tests.")] = False,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Of each stage.")] = 512,
+    problem_file: Annotated[Path | None, typer.Option(help="A text file with the problem.")] = None,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Solve all problems of --problems-file.")
+    ] = False,
+    problems_file: Annotated[
+        Path | None, typer.Option(help="A problems file, to solve all of them.")
+    ] = None,
+    signature: Annotated[
+        str | None, typer.Option(help="The first line, such as 'def f(x: int):'.")
+    ] = None,
+    tests: Annotated[str | None, typer.Option(help="Asserts, separated by semicolons.")] = None,
+    execute_tests: Annotated[
+        bool, typer.Option("--execute-tests", help="Run the program on the tests.")
+    ] = False,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of each stage.")] = 512,
     temperature: Temperature = 0.7,
     top_p: Annotated[
-        float, number("Mass of the tokens that may be drawn.", low=0, high=1, above=True)
+        float, number("Probability mass of the tokens to sample from.", low=0, high=1, above=True)
     ] = 0.9,
-    attempts: Annotated[int, typer.Option(min=1, help="The best by tests, then agreement.")] = 1,
+    attempts: Annotated[
+        int,
+        typer.Option(min=1, help="Programs to write; the best by tests, then agreement, is kept."),
+    ] = 1,
     output: Annotated[
         Path | None, typer.Option("--out", "--output", help="A JSON file for the results.")
     ] = None,
     no_reasoning: Annotated[
         bool, typer.Option("--no-reasoning", help="Show only the program.")
     ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     sandbox: Sandbox = "bubblewrap",
     seed: Seed = 0,
 ) -> None:

@@ -20,6 +20,18 @@ _COLUMNS = {
     "eval/adversarial_tests/held_out/pass_rate_baseline": "Held-out passed",
 }
 _TESTS = 12
+_KINDS = ("valid", "wrong", "duplicate", "unreadable", "not allowed")
+MEASURES = {
+    "validity": ("Valid tests", "Share of the tests that the reference passes.", True),
+    "pass_rate_baseline": ("Baseline tests passed", "By the generator's programs.", True),
+    "pass_rate_adversarial": ("Adversarial tests passed", "By the generator's programs.", True),
+    "programs_right": ("Programs that pass every baseline test", "", True),
+    "programs_broken": ("Programs broken by a test", "", True),
+    "bugs": ("Bugs", "Valid tests that the program fails.", False),
+    "hidden_bugs": ("Hidden bugs", "In programs that pass every baseline test.", False),
+    "written": ("Tests written", "", False),
+    **{f"tests/kind/{kind}": (f"Tests that are {kind}", "", False) for kind in _KINDS},
+}
 
 
 def section(run: RunData) -> ReportPart | None:

@@ -21,6 +21,7 @@ from sparring.tasks.code import Problem, extract_code, is_empty, one_return, pro
 MEASURES = {
     "tests_passed": ("Tests passed", "Of all tests of a program's problem.", True),
     "all_passed": ("Programs that pass every test", "", True),
+    "successful_predictions_count": ("Right predictions", "Of a program's output.", False),
 }
 
 

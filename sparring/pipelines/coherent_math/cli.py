@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sparring.cli.arguments import Processes
+from sparring.cli.arguments import Overrides, Processes
+from sparring.cli.console import AsJson, Policy
 from sparring.cli.groups import HELP, Commands
 
 app = typer.Typer(
@@ -17,11 +18,9 @@ app = typer.Typer(
     context_settings=HELP,
 )
 
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")]
-Recipe = Annotated[str, typer.Option(help="The recipe that says the rest.")]
-Smoke = Annotated[bool, typer.Option(help="Shrunk, with nano.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine to read.")]
-Out = Annotated[Path, typer.Option(help="What to make.")]
+Recipe = Annotated[str, typer.Option(help="The recipe that gives the rest of the config.")]
+Smoke = Annotated[bool, typer.Option("--smoke", help="At the smallest size, with nano.")]
+Out = Annotated[Path, typer.Option(help="The file or folder to write.")]
 NAME = "coherent-math"
 
 
@@ -57,7 +56,7 @@ def sft(
 
 @app.command()
 def rollouts(
-    policy: Annotated[str, typer.Option(help="Whoever is to be asked.")],
+    policy: Policy,
     out: Out,
     overrides: Overrides = None,
     recipe: Recipe = NAME,
@@ -73,7 +72,7 @@ def rollouts(
 
 @app.command()
 def preferences(
-    rollouts: Annotated[Path, typer.Option(help="A file of rollouts.")],
+    rollouts: Annotated[Path, typer.Option(help="A file that `math rollouts` wrote.")],
     out: Out,
     overrides: Overrides = None,
     recipe: Recipe = NAME,
@@ -93,7 +92,9 @@ def dpo(
         str,
         typer.Option("--policy", "--model", help="The policy to train, and its own reference."),
     ],
-    preferences: Annotated[Path, typer.Option(help="A file of pairs.")],
+    preferences: Annotated[
+        Path, typer.Option(help="A file of pairs that `math preferences` wrote.")
+    ],
     out: Out,
     overrides: Overrides = None,
     recipe: Recipe = NAME,
@@ -101,7 +102,7 @@ def dpo(
     processes: Processes = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Train on pairs; OUT is a policy from then on."""
+    """Train on pairs; OUT becomes a policy."""
     from sparring.pipelines.coherent_math import phases
 
     config = _config(recipe, overrides, smoke)
@@ -113,14 +114,14 @@ def dpo(
 
 @app.command("eval")
 def evaluate(
-    policy: Annotated[str, typer.Option(help="Whoever is to be asked.")],
+    policy: Policy,
     out: Out,
     overrides: Overrides = None,
     recipe: Recipe = NAME,
     smoke: Smoke = False,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate on what was kept apart (math.gsm8k.data); a line of OUT for each question."""
+    """Evaluate on held-out questions (math.gsm8k.data); a line of OUT for each question."""
     from sparring.pipelines.coherent_math import phases
 
     config = _config(recipe, overrides, smoke)

@@ -33,7 +33,7 @@ SCORES = {
     "void": "Void",
 }
 PHASE_NAMES = {
-    **{key: f"Evaluation: {name.lower()}" for key, name in POLICIES.items()},
+    **{key: f"Evaluation: {name[:1].lower()}{name[1:]}" for key, name in POLICIES.items()},
     **{"sft": "SFT", "dpo": "DPO", "arms_sft": "Arms after SFT", "arms_dpo": "Arms after DPO"},
 }
 _SHOWN = 3  # pairs of each kind, as they were
@@ -92,7 +92,7 @@ def _results(results: Mapping[str, Any]) -> str:
     text = _table(heads, rows)
     pairs = [
         (
-            name,
+            " → ".join(POLICIES.get(f"eval_{part}", part) for part in name.split(" → ")),
             number(c["difference"], True),
             f"{number(c['interval_95'][0], True)} to {number(c['interval_95'][1], True)}",
             f"{c['only_first']} / {c['only_second']}",
@@ -143,15 +143,17 @@ def _examples(path: Path) -> str:
                 own.append(pair)
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-    parts = [
-        f'<details class="card"><summary>{esc(kind)}: {esc(pair["question"][:120])}</summary>'
-        f"<h3>Chosen ({esc(pair.get('chosen_arm', ''))})</h3><pre>{esc(pair['chosen'])}</pre>"
-        f"<h3>Rejected ({esc(pair.get('rejected_arm', ''))})</h3><pre>{esc(pair['rejected'])}</pre>"
-        "</details>"
-        for kind, own in examples.items()
-        for pair in own
+    return "".join(_example(kind, pair) for kind, own in examples.items() for pair in own)
+
+
+def _example(kind: str, pair: Mapping[str, Any]) -> str:
+    sides = [
+        f"<h3>{humanise(side)} ({esc(humanise(pair.get(f'{side}_arm', '')))})</h3>"
+        f"<pre>{esc(pair[side])}</pre>"
+        for side in ("chosen", "rejected")
     ]
-    return "".join(parts)
+    title = f"{esc(humanise(kind))}: {esc(pair['question'][:120])}"
+    return f'<details class="card"><summary>{title}</summary>{"".join(sides)}</details>'
 
 
 def _training(run: Path) -> str:

@@ -9,6 +9,7 @@ plugin = Plugin(
     teachers={"equivalence": "sparring.pipelines.equivalence.teacher:EquivalenceTeacher"},
     evaluations={"pairs": "sparring.pipelines.equivalence.exam:evaluation"},
     checks=["sparring.pipelines.equivalence.checks:check"],
+    measures=["sparring.pipelines.equivalence.report:MEASURES"],
     report=["sparring.pipelines.equivalence.report:section"],
     commands=["sparring.pipelines.equivalence.commands:add_commands"],
     config={

@@ -19,19 +19,25 @@ def add_commands(commands: Commands) -> None:
 def judge_equivalence(
     file: Annotated[
         Path,
-        typer.Argument(help="Lines of {id, language, p, q, function, claim, proof?, input?}."),
+        typer.Argument(
+            help="A JSONL file of {id, language, p, q, function, claim, proof?, input?}."
+        ),
     ],
     as_json: AsJson = False,
-    timeout_s: Annotated[float, number("Of one call.", low=0.1, high=3600)] = 2.0,
-    inputs: Annotated[int, typer.Option(min=0, help="Random ones, beside edge cases.")] = 100,
+    timeout_s: Annotated[float, number("Time limit of one call.", low=0.1, high=3600)] = 2.0,
+    inputs: Annotated[
+        int, typer.Option(min=0, help="Random inputs to try, besides edge cases.")
+    ] = 100,
     work: Annotated[
-        int, typer.Option(min=0, help="Python: steps of the search for a difference; 0: none.")
+        int,
+        typer.Option(min=0, help="Steps of the search for a difference (Python); 0 leaves it out."),
     ] = 20_000_000,
     crosshair_paths: Annotated[
-        int, typer.Option(min=0, help="Python: paths that CrossHair explores; 0 leaves it out.")
+        int, typer.Option(min=0, help="Paths that CrossHair explores (Python); 0 leaves it out.")
     ] = 100,
     strict: Annotated[
-        bool, typer.Option(help="`not refuted within the budget` is no pass.")
+        bool,
+        typer.Option("--strict", help="Fail what is merely not refuted within the budget."),
     ] = False,
     sandbox: Sandbox = "bubblewrap",
 ) -> None:

@@ -10,6 +10,21 @@ from sparring.view.rundata import RunData, is_number, read_json_lines, read_obje
 
 SAID = ("yes", "no", "neither")
 EMPTY = "–"
+MEASURES = {  # of a round
+    "equivalence/accepted": ("Pairs accepted", "Alice's, by the checker.", False),
+    "equivalence/accepted_seq": ("Equivalent pairs accepted", "Of the SEQ branch.", False),
+    "equivalence/accepted_sinq": ("Inequivalent pairs accepted", "Of the SINQ branch.", False),
+    "equivalence/kept": ("Pairs kept to learn from", "Hard ones, and a part of the easy.", False),
+    "equivalence/mean_difficulty": ("Difficulty of a pair", "Mean, by Bob's answers.", False),
+    "equivalence/bob_accuracy": ("Bob's right answers", "On the pairs of the round.", True),
+    "equivalence/alice_records": ("Alice's records", "To fit to, over all rounds.", False),
+    "equivalence/bob_records": ("Bob's records", "To fit to, over all rounds.", False),
+    "equivalence/crosshair_searched": ("Pairs given to CrossHair", "", False),
+    "equivalence/crosshair_found": ("Inputs found by CrossHair", "", False),
+    "equivalence/crosshair_shorter": ("Inputs that are shorter than Alice's", "", False),
+    "equivalence/incidents": ("Incidents", "Proved and refuted at once; void.", False),
+    "equivalence/void": ("Void games of equivalence", "", False),
+}
 
 
 def section(run: RunData) -> ReportPart | None:

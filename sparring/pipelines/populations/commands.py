@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from sparring.cli.arguments import Seed, Temperature
+from sparring.cli.arguments import MaxTokens, Seed, Temperature
 from sparring.cli.console import AsJson, console, show
 from sparring.cli.groups import Commands
 
@@ -25,19 +25,18 @@ def tournament(
         typer.Argument(help="Two or more: RUN, RUN@STEP, any policy, random, perfect, scripted."),
     ],
     game: Annotated[str | None, typer.Option(help="Which game; the first run's otherwise.")] = None,
-    games: Annotated[int, typer.Option(min=1, help="Of each pair, seats taken in turn.")] = 100,
-    out: Annotated[Path, typer.Option(help="The folder.")] = Path("tournament"),
+    games: Annotated[int, typer.Option(min=1, help="Games of each pair, seats alternating.")] = 100,
+    out: Annotated[Path, typer.Option(help="The folder to make.")] = Path("tournament"),
     temperature: Temperature = 1.0,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Of a reply; otherwise as the run was trained.")
-    ] = None,
+    max_tokens: MaxTokens = None,
     seed: Seed = 0,
     resume: Annotated[
-        bool, typer.Option(help="Resume with the games on record; players may be added.")
+        bool,
+        typer.Option("--resume", help="Resume with the games on record; players may be added."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Every player against every other one: payoffs, ratings, Nash mixture, cycles."""
+    """Play every player against every other: payoffs, ratings, Nash mixture, cycles."""
     from sparring.pipelines.populations.tournament import hold, make_plan
     from sparring.run.outputs import need_folder
 

@@ -73,8 +73,9 @@ def _cell(payoff: float, most: float, games: int, itself: bool) -> str:
     if itself or not games:
         return "<td>–</td>"
     colour = "var(--green)" if payoff > 0 else "var(--red)"
+    signed = f"{payoff:+.2f}".replace("-", "−")
     depth = round(60 * abs(payoff) / most)
     return (
         f'<td title="{games} games" style="background: color-mix(in srgb, {colour} {depth}%, '
-        f'transparent)">{payoff:+.2f}</td>'
+        f'transparent)">{signed}</td>'
     )
