@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sparring.models.device import use_tf32
+from sparring.models.device import dtype_runs, use_tf32
 
 
 @pytest.fixture(autouse=True)
@@ -27,3 +27,10 @@ def test_the_flag(wanted, device, capability, expected, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert use_tf32(wanted, device) is (expected == "high")
     assert torch.get_float32_matmul_precision() == expected
+
+
+def test_dtypes_are_tried_apart_and_all_that_work_are_named() -> None:
+    assert dtype_runs("float32", "cpu")
+    assert not dtype_runs("float32", "nowhere")
+    a = torch.ones(64, 64, dtype=torch.float16)
+    assert dtype_runs("float16", "cpu") == bool((a @ a == 64).all())
