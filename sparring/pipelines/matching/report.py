@@ -61,7 +61,8 @@ def section(run: RunData) -> ReportPart | None:
 def _rows(size: str, after: Mapping[str, Any], before: Mapping[str, Any]) -> str:
     played = [(name, m) for name, m in (("untrained", before), ("trained", after)) if "score" in m]
     span = max(1, len(played))
-    lead = f'<th rowspan="{span}" scope="rowgroup">{esc(size)}\u00a0×\u00a0{esc(size)}</th>'
+    whole = 'scope="rowgroup" style="white-space: nowrap"'
+    lead = f'<th rowspan="{span}" {whole}>{esc(size)} × {esc(size)}</th>'
     lead += "".join(f'<td rowspan="{span}" class="num">{_cell(after, key)}</td>' for key in _BOUNDS)
     if not played:
         empty = '<td class="num">–</td>' * (len(_HEADS) - 5)

@@ -147,7 +147,7 @@ def test_the_report_shows_the_matrix_and_the_cycle(tmp_path: Path) -> None:
     (shown,) = part.sections
     assert "Cycle: A beats B beats C beats A" in shown.body
     assert shown.body.count("<td>0.33</td>") == 6  # Nash and alpha-rank of each
-    assert shown.body.count("+0.80") == 3 and shown.body.count("-0.80") == 3
+    assert shown.body.count("+0.80") == 3 and shown.body.count("−0.80") == 3
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"players": 3}', '{"players": ["A"], "results": [1]}'])
