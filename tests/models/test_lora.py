@@ -6,7 +6,9 @@ import sys
 import pytest
 import torch
 from peft.tuners.lora import Linear
+from functorch.compile import make_boxed_func
 from torch import nn
+from torch._dynamo.backends.common import aot_autograd
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from sparring.core.errors import ConfigError
@@ -90,6 +92,25 @@ def test_values_and_gradients_are_those_of_peft(monkeypatch, kind):
     calls.clear()
     assert_same(fused, gradients(policies))
     assert not calls
+
+
+def test_a_compiled_layer_adds_in_place_and_computes_the_same():
+    policies = make()
+    plain = gradients(policies)
+    graphs = list[torch.fx.GraphModule]()
+
+    def keep(graph: torch.fx.GraphModule, inputs: object) -> object:
+        graphs.append(graph)
+        return make_boxed_func(graph.forward)
+
+    backend = aot_autograd(fw_compiler=keep, bw_compiler=keep)
+    with policies.using("main") as model:
+        for layer in model.base_model.layers:
+            layer.forward = torch.compile(layer.forward, backend=backend)
+    assert_same(plain, gradients(policies))
+    calls = [str(node.target) for graph in graphs for node in graph.graph.nodes]
+    assert any("auto_functionalized" in call for call in calls)
+    assert not any("addmm" in call for call in calls), "which copies what it adds to"
 
 
 def test_an_input_is_kept_once_and_not_in_the_dtype_of_the_adapter(monkeypatch):
