@@ -27,19 +27,23 @@ LINES = (
 )
 
 
+@functools.cache
 def mover(board: str) -> str:
     return "X" if board.count("X") == board.count("O") else "O"
 
 
+@functools.cache
 def legal(board: str) -> tuple[int, ...]:
     return tuple(cell for cell in range(9) if board[cell] == ".")
 
 
+@functools.cache
 def put(board: str, cell: int) -> str:
     """The board after the player to move takes a cell."""
     return board[:cell] + mover(board) + board[cell + 1 :]
 
 
+@functools.cache
 def winner(board: str) -> str | None:
     for a, b, c in LINES:
         if board[a] != "." and board[a] == board[b] == board[c]:

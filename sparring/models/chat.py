@@ -38,6 +38,7 @@ class Chat:
         self._encode = lru_cache(maxsize=8192)(self._encode_text)
         # Games show the same prompts again and again, and a template is slow to fill in.
         self._rendered = lru_cache(maxsize=8192)(self._render)
+        self._opening_ids = lru_cache(maxsize=8192)(self._ids_of)
         self._controls = control_tokens(tokenizer)
         longest_first = sorted(self._controls.values(), key=len, reverse=True)
         self._spelled = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
@@ -71,9 +72,13 @@ class Chat:
 
     def ids_of(self, messages: list[Message]) -> list[int]:
         """The ids of a prompt that begins a conversation, or of a raw text."""
+        return list(self._opening_ids(tuple((m["role"], m["content"]) for m in messages)))
+
+    def _ids_of(self, parts: tuple[tuple[str, str], ...]) -> tuple[int, ...]:
+        messages: list[Message] = [{"role": role, "content": text} for role, text in parts]
         if messages[0]["role"] == RAW:
-            return list(self._safe_ids(messages[:1], self._as_text, special=True))
-        return list(self._safe_ids(messages, self.render))
+            return self._safe_ids(messages[:1], self._as_text, special=True)
+        return self._safe_ids(messages, self.render)
 
     def demonstration(self, messages: list[Message], output: str) -> tuple[list[int], list[int]]:
         """The ids of a prompt and of a demonstrated reply, closed as a sampled one is."""
@@ -117,8 +122,8 @@ class Chat:
         of the same shape and no others. Defusing each message is enough for that unless the
         template, the next message or the tokenizer's normalizer completes what one began."""
         wanted = self._encode(write([_harmless(m) for m in messages]), special)[1]
-        for apart in (messages, [_apart(m) for m in messages]):
-            ids, controls = self._encode(write(apart), special)
+        for divide in (dict, _apart):
+            ids, controls = self._encode(write([divide(m) for m in messages]), special)
             if controls == wanted:
                 return ids
         raise VoidGame(

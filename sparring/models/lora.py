@@ -151,8 +151,8 @@ def _(total: Tensor, left: Tensor, right: Tensor) -> None:
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """total += left @ right. Of `addmm_` the compiler makes a product that copies `total` first (6 %
-    of a step at 1.7B), of an operation that it cannot look into it does not."""
+    """total += left @ right. The compiler turns `addmm_` into a product that copies `total` first
+    (6 % of a step at 1.7B), and leaves an operation that it cannot look into as it is."""
     if torch.compiler.is_compiling():
         _add_in_place(total, left, right)
     else:

@@ -40,24 +40,29 @@ def make_jobs(
     tables = -(-config.collect.episodes // config.collect.group)
     jobs = []
     first = batch * tables * config.collect.group
+    last = None
     for i in range(first, first + config.collect.episodes):
         table, seed = i // config.collect.group, derive(config.seed, iteration, i)
-        of_group = derive(config.seed, iteration, "group", table)
-        name = random.Random(of_group).choices(names, weights)[0]
-        given, index = (tasks or {}).get(name), (iteration - 1) * tables + table
-        if batch:  # any position: the iterations' first batches take all tasks in turn
-            index = derive(of_group, "replacement")
+        if (
+            table != last
+        ):  # what all games of a group have in common, for it compares like with like
+            last, of_group = table, derive(config.seed, iteration, "group", table)
+            name = random.Random(of_group).choices(names, weights)[0]
+            game, given = games[name], (tasks or {}).get(name)
+            index = (iteration - 1) * tables + table
+            if batch:  # any position: the iterations' first batches take all tasks in turn
+                index = derive(of_group, "replacement")
+            own_task = None if given else game.task(of_group)
+            seating = opponents.seating(game.seats, index, derive(of_group, "seating"))
         jobs.append(
             Job(
                 id=f"{iteration}-{i}",
                 name=name,
-                game=games[name],
-                task=gate.choose_task(name, games[name].suited(given, seed), config.seed, index)
-                if given
-                else games[name].task(of_group),
+                game=game,
+                task=own_task
+                or gate.choose_task(name, game.suited(given or (), seed), config.seed, index),
                 seed=seed,
-                # One for the whole group: it is to compare like with like.
-                seating=opponents.seating(games[name].seats, index, derive(of_group, "seating")),
+                seating=seating,
                 group=f"{iteration}-{table}",
                 learned=learned,
                 learning=learning,

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 import torch
-from peft.tuners.lora import Linear
 from functorch.compile import make_boxed_func
+from peft.tuners.lora import Linear
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM

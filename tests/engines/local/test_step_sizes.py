@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+import torch
 from test_runner import digits, runner_of, talk
 
 from sparring.engines.local.engine import TransformersEngine
@@ -18,6 +20,7 @@ def test_steps_are_padded_to_the_fastest_size_that_holds_their_rows() -> None:
     assert fastest_sizes([8, 16], lambda size: 1.0) == {8: 8, 16: 16}, "equal: no more than needed"
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="takes sizes to agree that do on a CPU")
 def test_a_timed_size_is_used_and_moves_no_digit(make_policies, monkeypatch) -> None:
     """As on a GPU, with a timer that finds 8 rows slower than 32."""
     policies = make_policies("lora", ("main", "rival"))
