@@ -23,13 +23,38 @@ class Row:
     pipeline: str
     model: str
     label: str  # of the measure, with the direction that is better
-    measure: str  # path in evaluation.json, where `untrained/…` has the same before; or a metric
+    # Path in evaluation.json, where `untrained/…` has the same before, or in phases.json; or a
+    # metric, whose first and last value count.
+    measure: str
     recipe: str
     overrides: tuple[str, ...] = ()
+    before: str = ""  # path of the measure before training, where it is another
 
 
 PERFECT = ("opponents.kind=perfect", "opponents.share=0.3")
 SMOLLM2_TICTACTOE = (*PERFECT, "learn.lr=1e-4", "learn.entropy_end=0.005", "iterations=220")
+# In words, two goods and four turns: the game that nano plays in its terse form.
+SMOLLM2_NEGOTIATION = (
+    "policy=smollm2", "games.negotiation={style: short, goods: [Wood, Gold], cap: 4}",
+    "sampling.mask_actions=false", "begin.main=scripted:3000",
+    "imitation={epochs: 2, lr: 1e-4, batch: 64}", "credit.kind=role_baseline", "learn.lr=1e-5",
+    "learn.entropy=0.002", "learn.entropy_end=0.002", "iterations=20", "collect.episodes=256",
+)  # fmt: skip
+SMOLLM2_MATCHING = (
+    "policy=smollm2", "curriculum={}", "begin.main=scripted:8000", "learn.lr=1e-5",
+    "learn.batch=256",
+)  # fmt: skip
+ALICE = (
+    "iterations=5", "games.equivalence.style=short", "games.equivalence.bob_tokens=3",
+    "games.equivalence.alice_tokens=160", "games.equivalence.crosshair_paths=10",
+    "games.equivalence.targets=[6, 8, 10]", "begin.alice=scripted:300",
+    "imitation={epochs: 4, lr: 5e-4, batch: 16}", "sampling.temperature=0.8", "sampling.top_p=1",
+    "sampling.top_k=0", "collect.episodes=200", "learn.lr=5e-4",
+)  # fmt: skip
+GSM8K = (
+    "tasks.source=gsm8k_train.jsonl", "math.gsm8k.data=gsm8k_test.jsonl", "iterations=2",
+    "math.sft.epochs=2", "math.sft.lr=4e-4", "math.sft.batch=64", "math.rollouts.questions=2000",
+)  # fmt: skip
 ROWS = {
     "tictactoe": Row(
         "SPIRAL", "nano", "lost to perfect play ↓", "tictactoe/perfect/losses", "tictactoe"
@@ -43,13 +68,50 @@ ROWS = {
         "SPIRAL", "nano", "exploitability, masked ↓", "kuhn/exact/exploitability", "kuhn",
         ("sampling.mask_actions=true",),
     ),
+    "spiral": Row(
+        "SPIRAL", "nano", "lost to perfect tic-tac-toe ↓", "tictactoe/perfect/losses", "spiral"
+    ),
+    "spiral-no-baseline": Row(
+        "SPIRAL, ablation", "nano", "lost to perfect tic-tac-toe ↓", "tictactoe/perfect/losses",
+        "spiral", ("credit.decay=1",),
+    ),
     "negotiation": Row(
-        "SPIRAL", "nano", "surplus ↑", "negotiation/exact/surplus", "negotiation"
+        "negotiation", "nano", "lost to the scripted trader ↓", "negotiation/scripted/losses",
+        "negotiation",
+    ),
+    "negotiation-smollm2": Row(
+        "negotiation", "SmolLM2", "lost to the scripted trader ↓", "negotiation/scripted/losses",
+        "negotiation", SMOLLM2_NEGOTIATION,
     ),
     "matching": Row("matching", "nano", "score ↑", "matching/exact/score", "matching"),
     "matching-warm": Row("matching", "nano", "score ↑", "matching/exact/score", "matching-warm"),
+    "matching-smollm2": Row(
+        "matching, 3 × 3, terse", "SmolLM2", "score ↑", "matching/exact/score", "matching-warm",
+        (*SMOLLM2_MATCHING, "imitation={epochs: 3, lr: 5e-5, batch: 128}", "iterations=20"),
+    ),
+    "matching-words": Row(
+        "matching, 2 × 2, in words", "SmolLM2", "score ↑", "matching/exact/score", "matching-warm",
+        (
+            *SMOLLM2_MATCHING, "imitation={epochs: 3, lr: 1e-4, batch: 64}", "iterations=10",
+            "collect.episodes=256", "games.matching.style=short", "games.matching.size=2",
+            "games.matching.hints=1", "games.matching.scales=[1, 1]",
+        ),
+    ),
     "equivalence-bob": Row(
-        "equivalence", "SmolLM2", "pairs judged right ↑", "pairs_eval/accuracy", "equivalence-bob"
+        "equivalence", "SmolLM2", "pairs judged right ↑", "pairs_eval/accuracy", "equivalence-bob",
+        ("collect.episodes=400",),
+    ),
+    "equivalence": Row(
+        "equivalence", "SmolLM2", "Alice's pairs, mean difficulty for Bob ↑",
+        "equivalence/mean_difficulty", "equivalence", ALICE,
+    ),
+    "mathematics": Row(
+        "mathematics", "SmolLM2", "GSM8K ↑", "eval_dpo/pass_rate", "coherent-math", GSM8K,
+        before="eval_base/pass_rate",
+    ),
+    "mathematics-correctness": Row(
+        "mathematics, no coherence pairs", "SmolLM2", "GSM8K ↑", "eval_dpo/pass_rate",
+        "coherent-math", (*GSM8K, "math.preferences.coherence=0"), before="eval_base/pass_rate",
     ),
     "adversary": Row(
         "adversary", "nano", "discriminator's reward ↑", "reward/adversarial_tests/discriminator",
@@ -79,27 +141,25 @@ def main() -> None:
     results = []
     for seed in range(options.seeds):
         folder = options.runs / f"{options.row}{'-smoke' if options.smoke else ''}-{seed}"
-        results.append((*measure(folder, command, seed, row.measure), minutes(folder)))
+        train(folder, command, seed)
+        results.append((*before_and_after(folder, row.measure, row.before), minutes(folder)))
     print(header())
     print(line(row, results, " ".join(["sparring", *command])))
 
 
-def measure(folder: Path, command: list[str], seed: int, path: str) -> tuple[float, float]:
-    """The measure before and after training; trains what has not been."""
+def train(folder: Path, command: list[str], seed: int) -> None:
     if not (folder / "report.html").exists():
         resume = ["--resume"] if folder.exists() else []
         words = [*command, f"seed={seed}", "--run", str(folder), *resume]
         begun = time.monotonic()
         subprocess.run([sys.executable, "-m", "sparring", *words], check=True)
         print(f"seed {seed}: {(time.monotonic() - begun) / 60:.1f} minutes", file=sys.stderr)
-    return before_and_after(folder, path)
 
 
-def before_and_after(folder: Path, path: str) -> tuple[float, float]:
-    file = folder / "evaluation.json"
-    evaluation = json.loads(file.read_text()) if file.exists() else {}
-    if path.split("/")[0] in evaluation:
-        return look_up(evaluation["untrained"], path), look_up(evaluation, path)
+def before_and_after(folder: Path, path: str, before: str = "") -> tuple[float, float]:
+    results = read(folder / "evaluation.json") | read(folder / "phases.json")
+    if path.split("/")[0] in results:
+        return look_up(results, before or f"untrained/{path}"), look_up(results, path)
     values = [v for line in metrics(folder) if isinstance(v := line.get(path), int | float)]
     if not values:
         raise SystemExit(f"{folder} has no {path!r}, in its evaluation or its metrics")
@@ -112,12 +172,18 @@ def look_up(tree: Any, path: str) -> float:
     return float(tree)
 
 
+def read(file: Path) -> dict[str, Any]:
+    return dict(json.loads(file.read_text())) if file.exists() else {}
+
+
 def metrics(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    file = folder / "metrics.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def minutes(folder: Path) -> float:
-    return sum(line.get("time/total_s", 0.0) for line in metrics(folder)) / 60
+    phases = sum(facts.get("seconds", 0.0) for facts in read(folder / "phases.json").values())
+    return (phases + sum(line.get("time/total_s", 0.0) for line in metrics(folder))) / 60
 
 
 def interval(values: list[float]) -> str:

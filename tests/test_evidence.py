@@ -9,16 +9,20 @@ import pytest
 
 from sparring.run.config import load_recipe
 
-FILE = Path(__file__).parents[1] / "benchmarks/evidence.py"
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+def load(name: str, monkeypatch):
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
 def evidence(monkeypatch):
-    spec = importlib.util.spec_from_file_location("evidence", FILE)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "evidence", module)
-    spec.loader.exec_module(module)
-    return module
+    return load("evidence", monkeypatch)
 
 
 def finished(folder: Path, lines: list[dict], evaluation: dict | None = None) -> None:
@@ -51,6 +55,36 @@ def test_without_an_evaluation_the_first_and_last_metric_count(evidence, tmp_pat
         evidence.before_and_after(tmp_path / "code-0", "other/thing")
 
 
+def test_a_run_in_phases_is_read_from_its_phases(evidence, tmp_path):
+    phases = {
+        name: {"pass_rate": rate, "seconds": 60} for name, rate in (("base", 0.1), ("dpo", 0.3))
+    }
+    (tmp_path / "phases.json").write_text(json.dumps(phases))
+    assert evidence.before_and_after(tmp_path, "dpo/pass_rate", "base/pass_rate") == (0.1, 0.3)
+    assert evidence.minutes(tmp_path) == 2
+
+
 def test_every_row_is_a_recipe_with_overrides_it_takes(evidence):
     for row in evidence.ROWS.values():
         assert load_recipe(row.recipe, row.overrides).recipe == row.recipe
+
+
+def test_mathematics_is_graded_again_by_another_file_and_paired(tmp_path, monkeypatch, capsys):
+    def lines(file: Path, rows: list[dict]) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    for run, dpo in (("mathematics-0", "#### 4"), ("mathematics-correctness-0", "#### 5")):
+        for stage, text in (("base", "#### 3"), ("sft", "#### 3"), ("dpo", dpo)):
+            rows = [{"question": f"q{i} ", "text": text} for i in range(4)]
+            lines(tmp_path / run / f"eval/{stage}.jsonl", rows)
+    answers = [{"question": f"q{i}", "answer": f"so\n#### {a}"} for i, a in enumerate((4, 4, 3))]
+    lines(tmp_path / "platinum.jsonl", answers)
+    words = ["--runs", str(tmp_path), "--data", str(tmp_path / "platinum.jsonl")]
+    monkeypatch.setattr(sys, "argv", ["mathematics.py", *words])
+    load("mathematics", monkeypatch).main()
+    out = capsys.readouterr().out
+    assert "3 questions" in out and "  sft: 33.33;" in out and "  dpo: 66.67;" in out
+    assert "alone: 0.00;" in out
+    # gaps of 100, 100 and -100: a mean of 33.33 and a deviation of 115.47
+    assert "base → dpo: +33.33 (-97.33 to +164.00) points" in out

@@ -128,22 +128,17 @@ def evaluate_policy(
     temperature: float | None = None,
     max_tokens: int = 256,
     seed: int = 0,
-    batch: int = 2048,
-    device: str = "auto",
-    dtype: str = "auto",
-    template: str | None = None,
+    player: Callable[[], tuple[Any, str]] | None = None,
     lines: Path | None = None,
     progress: Callable[[dict[str, Any]], None] | None = None,
 ) -> tuple[dict[str, Any], list[Solved]]:
-    """Load a policy, ask it everything, batch by batch, and count."""
+    """Load a policy (`player` loads it otherwise), ask it everything, batch by batch, and count."""
     if policy == REFERENCE:
         solved = solve_by_reference(problems)
         return solve_stats(solved), solved
     from sparring.engines.load import load_player
 
-    engine, speaker = load_player(
-        policy, device=device, dtype=dtype, batch=batch, template=template
-    )
+    engine, speaker = player() if player else load_player(policy, batch=2048)
     heat = temperature if temperature is not None else (0.0 if samples == 1 else 0.7)
     how = Sampling(temperature=heat, max_tokens=max_tokens)
     began = time.perf_counter()

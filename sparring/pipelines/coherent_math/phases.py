@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ def sft_config(config: Config) -> Config:
         tokens_per_batch=learn.tokens_per_batch,
         packing=learn.packing,
         gradient_checkpointing=learn.gradient_checkpointing,
+        compile=learn.compile,
         betas=learn.betas,
         max_grad_norm=learn.max_grad_norm,
     )
@@ -266,7 +268,6 @@ def evaluation(
     }
 
     def work(path: Path) -> Facts:
-        use_tf32(config.engine.tf32, choose_device(config.engine.device, config.engine.dtype)[0])
         with unfinished(path, inputs, remake=True) as lines:
             result, solved = evaluate_policy(
                 problems,
@@ -275,10 +276,7 @@ def evaluation(
                 temperature=options.temperature,
                 max_tokens=options.max_tokens,
                 seed=config.seed,
-                batch=config.engine.max_batch,
-                device=config.engine.device,
-                dtype=config.engine.dtype,
-                template=config.template,
+                player=partial(speaker, config, policy),
                 lines=lines,
                 progress=lambda m: say(f"eval: {m['iteration']} of {len(problems)} questions"),
             )

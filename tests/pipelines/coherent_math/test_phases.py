@@ -10,7 +10,10 @@ import pytest
 from browser import assert_tables_align
 from lives import Life, Moment, sparring
 
+from sparring.engines import make as engines
+from sparring.pipelines.coherent_math import phases
 from sparring.pipelines.coherent_math.whole_run import comparisons
+from sparring.run.config import load_recipe
 from sparring.run.rundir import read_lines
 
 PHASES = (
@@ -144,6 +147,19 @@ def test_the_pipeline_begins_with_a_whole_model(tmp_path: Path):
     life = train(tmp_path / "run", "begin.main=nano")
     assert life.code == 2 and "leave `begin` out" in life.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_evaluation_asks_by_the_engine_that_the_config_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    made, make = [], engines.make_engine
+    monkeypatch.setattr(
+        engines, "make_engine", lambda *given: made.append(given[0].engine) or make(*given)
+    )
+    keys = ["engine.cache_gb=0.25", "math.gsm8k.problems=1", "math.gsm8k.max_tokens=2"]
+    config = load_recipe("coherent-math", keys, smoke=True)
+    assert phases.evaluation(config, "nano", tmp_path / "eval.jsonl")["problems"] == 1
+    assert [engine.cache_gb for engine in made] == [0.25]
 
 
 def test_what_is_tested_on_is_not_trained_on(tmp_path: Path):

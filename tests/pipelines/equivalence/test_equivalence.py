@@ -37,12 +37,13 @@ def play(
     task: Task = TASK,
     seed: int = 0,
     before: Callable[[Any], None] | None = None,
+    seating: dict[str, str] | None = None,
     **options: Any,
 ) -> Episode:
     game = load_game("equivalence", **{**OPTIONS, **options})
     said = iter(alice or [])
     scripts = {"alice": lambda request: next(said), "bob": bob}
-    seating = {"alice": "alice" if alice is not None else "scripted", "bob": "bob"}
+    seating = seating or {"alice": "alice" if alice is not None else "scripted", "bob": "bob"}
     job = Job("1", "equivalence", game, task, seed, seating)
 
     async def go() -> list[Episode]:
@@ -157,6 +158,13 @@ def test_a_scripted_alice_is_always_right(share: float) -> None:
     episode = play(None, share=share, task=Task("s", data={"code": P, "function": "f"}))
     assert episode.facts["end"] == "accepted" and episode.facts["rule"]
     assert (episode.facts["input"] is None) == (share == 1.0)
+
+
+@jail
+def test_programs_can_hold_both_seats_as_a_warm_start_of_alice_has_them() -> None:
+    episode = play(None, seating={"alice": "scripted", "bob": "scripted"}, samples=8)
+    assert episode.facts["end"] == "accepted" and episode.facts["unparseable"] == 0
+    assert {a["answer"] for a in episode.facts["answers"]} == {True, False}
 
 
 HASKELL = Task("h", data={"code": "f :: Int -> Int\nf x = x + 1\n", "function": "f"})
