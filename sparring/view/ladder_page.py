@@ -46,7 +46,7 @@ def _played(played: object) -> str:
         for game, how in played.items()
         if isinstance(how, dict)
     ]
-    return f"Asked {'; '.join(parts)}." if parts else ""
+    return f"Replies in {'; '.join(parts)}." if parts else ""
 
 
 def payoff(results: object) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 // Runs over each other: curves overlaid, repetitions with other seeds as a band, config differences.
 import { useMemo } from "preact/hooks";
-import { html, Link, show, useJson, useQuery, useTitle, Waiting } from "/static/lib.js";
+import { breakable, html, Link, show, useJson, useQuery, useTitle, Waiting } from "/static/lib.js";
 import { Chart, chartState, ChartTools } from "/static/chart.js";
 
 // Those who are drawn: each run alone, or runs that differ in their seed alone as one.
@@ -63,6 +63,6 @@ export const Compare = () => {
         html`<${Chart} key=${`${chart.key} ${query.seeds || ""}`} chart=${chart} spec=${spec} state=${state} onZoom=${onZoom} />`)}</div>`)}</section>
     <section id="config"><h2>What differs in their configs</h2>${data.config.length
       ? html`<div class="scroll card flush"><table class="list"><thead><tr><th>Key</th>${data.runs.map((run) => html`<th>${run.id}</th>`)}</tr></thead>
-        <tbody>${data.config.map((row) => html`<tr><th><code>${row.key}</code></th>${row.values.map((value) => html`<td><code>${show(value)}</code></td>`)}</tr>`)}</tbody></table></div>`
+        <tbody>${data.config.map((row) => html`<tr><th><code>${breakable(row.key)}</code></th>${row.values.map((value) => html`<td><code>${show(value)}</code></td>`)}</tr>`)}</tbody></table></div>`
       : html`<p class="empty">Nothing.</p>`}</section>`;
 };

@@ -129,3 +129,6 @@ export const Copy = ({ text }) => {
     navigator.clipboard?.writeText(text).then(() => { setDone(true); setTimeout(() => setDone(false), 1200); });
   }}>${done ? "Copied" : "Copy"}</button></code>`;
 };
+
+// A dotted key that may be broken behind a dot or an underscore, and nowhere else.
+export const breakable = (key) => key.split(/(?<=[._])/).flatMap((part) => [part, html`<wbr />`]);
