@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +16,7 @@ from verl.experimental.agent_loop.agent_loop import (
     AgentLoopOutput,
     register,
 )
+from verl.workers.rollout.replica import TokenOutput
 
 from sparring.core.collect import Job, play
 from sparring.core.game import Game
@@ -57,7 +58,7 @@ class GameLoop(AgentLoopBase):
         extra = row["extra_info"]
         game = await opened_game(extra["game"], extra["options"], self.sandbox)
         data = json.loads(row["reward_model"]["ground_truth"])
-        seconds: list[float] = []
+        served: list[tuple[float, TokenOutput]] = []
         job = Job(
             id=uuid4().hex,
             name=extra["game"],
@@ -69,22 +70,28 @@ class GameLoop(AgentLoopBase):
         )
         episode = await play(
             job,
-            lambda request: self._speak(request, sampling_params, job.id, seconds),
+            lambda request: self._speak(request, sampling_params, job.id, served),
             sampling=sampling_of(sampling_params, self.rollout_config.response_length),
         )
         wanted = [extra["seat"]] if extra["seat"] else list(game.seats)
+        seconds = sum(spent for spent, _ in served)
+        versions = weight_versions((output for _, output in served), row.get("global_steps", 1) - 1)
         outputs = [
-            self._output(sample, episode, seat, sum(seconds))
+            self._output(sample, episode, seat, seconds, versions)
             for seat in wanted
             for sample in join([(t, 0.0) for t in episode.turns if t.seat == seat])
         ]
         if not outputs:  # the seat was never asked
             nothing = Sample(MAIN, self._unasked(row["raw_prompt"]), [], [], [])
-            outputs = [self._output(nothing, episode, wanted[-1], sum(seconds))]
+            outputs = [self._output(nothing, episode, wanted[-1], seconds, versions)]
         return outputs[0] if len(outputs) == 1 else outputs
 
     async def _speak(
-        self, request: Request, given: Mapping[str, Any], game: str, seconds: list[float]
+        self,
+        request: Request,
+        given: Mapping[str, Any],
+        game: str,
+        served: list[tuple[float, TokenOutput]],
     ) -> Turn:
         prompt_ids = self.chat.prompt_ids(request)
         room = self.rollout_config.prompt_length + self.rollout_config.response_length
@@ -96,7 +103,7 @@ class GameLoop(AgentLoopBase):
             prompt_ids=prompt_ids,
             sampling_params={**given, **params_of(request.sampling)},
         )
-        seconds.append(time.perf_counter() - started)
+        served.append((time.perf_counter() - started, output))
         return Turn(
             seat=request.seat,
             policy=request.policy,
@@ -109,7 +116,12 @@ class GameLoop(AgentLoopBase):
         )
 
     def _output(
-        self, sample: Sample, episode: Episode, seat: str, seconds: float
+        self,
+        sample: Sample,
+        episode: Episode,
+        seat: str,
+        seconds: float,
+        versions: Mapping[str, int],
     ) -> AgentLoopOutput:
         """A sequence as verl has it. A void game is not trained on: its mask is empty."""
         first = sample.mask.index(1) if 1 in sample.mask else len(sample.ids)
@@ -129,7 +141,12 @@ class GameLoop(AgentLoopBase):
             num_turns=2 * turns,
             metrics=AgentLoopMetrics(generate_sequences=seconds),
             # verl reads the same keys from every output
-            extra_fields={"reward_extra_info": facts, "turn_scores": [], "tool_rewards": []},
+            extra_fields={
+                "reward_extra_info": facts,
+                "turn_scores": [],
+                "tool_rewards": [],
+                **versions,
+            },
         )
 
     def _unasked(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
@@ -144,6 +161,17 @@ async def opened_game(name: str, options: str, sandbox: str) -> Game:
             await game.open(sandbox)
             _OPEN[name, options] = game
     return _OPEN[name, options]
+
+
+def weight_versions(outputs: Iterable[TokenOutput], otherwise: int) -> dict[str, int]:
+    """The oldest and the newest weights that spoke in a game, by verl's step: its trainer computes
+    every sequence's staleness from them, a game in which nobody was asked included."""
+    spans = [
+        (output.extra_fields.get("min_global_steps"), output.extra_fields.get("max_global_steps"))
+        for output in outputs
+    ]
+    steps = [step for span in spans for step in span if step is not None] or [otherwise]
+    return {"min_global_steps": min(steps), "max_global_steps": max(steps)}
 
 
 def sampling_of(given: Mapping[str, Any], response_length: int) -> Sampling:

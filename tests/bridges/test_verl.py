@@ -60,8 +60,8 @@ def config(exported: Path) -> Any:
 class Server:
     """What verl's rollout servers are to an agent loop: ids in, ids and logprobs out."""
 
-    def __init__(self, *said: str) -> None:
-        self.said, self.asked = said, list[dict[str, Any]]()
+    def __init__(self, *said: str, steps: tuple[int, ...] = ()) -> None:
+        self.said, self.asked, self.steps = said, list[dict[str, Any]](), steps
 
     async def generate(
         self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
@@ -70,7 +70,13 @@ class Server:
         await asyncio.sleep(0)
         turn = sum(a["id"].split("-")[0] == request_id.split("-")[0] for a in self.asked) - 1
         ids = nano_tokenizer().encode(self.said[turn % len(self.said)], add_special_tokens=False)
-        return TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids), stop_reason="completed")
+        step = self.steps[turn] if self.steps else None  # as verl's client puts it there
+        return TokenOutput(
+            token_ids=ids,
+            log_probs=[-0.5] * len(ids),
+            stop_reason="completed",
+            extra_fields={"min_global_steps": step, "max_global_steps": step},
+        )
 
 
 def worker(config: Any, server: Server) -> Any:
@@ -168,6 +174,20 @@ def test_a_row_without_a_seat_brings_all_perspectives_of_one_game(config: Any) -
     assert first.reward_score == second.reward_score > 0
     assert (sum(first.response_mask), sum(second.response_mask)) == (2, 1)
     assert first.extra_fields["reward_extra_info"]["void"] == 0
+
+
+def test_which_weights_spoke_goes_along(config: Any) -> None:
+    """verl's trainer reads both from every sequence, and fails on one that has none."""
+    row = row_of("matching", "", **TERSE) | {"global_steps": 8}
+
+    async def span(server: Server) -> set[tuple[int, int]]:
+        outputs = await run_loop(config, server, row)
+        outputs = outputs if isinstance(outputs, list) else [outputs]
+        names = ("min_global_steps", "max_global_steps")
+        return {tuple(one.extra_fields[name] for name in names) for one in outputs}
+
+    assert asyncio.run(span(Server("A", "0", "y", steps=(5, 6, 7)))) == {(5, 7)}
+    assert asyncio.run(span(Server("A", "0", "y"))) == {(7, 7)}  # those before the row's own step
 
 
 def test_any_game_is_played_with_each_seats_own_reward(config: Any) -> None:
