@@ -31,7 +31,7 @@ class Row:
     before: str = ""  # path of the measure before training, where it is another
 
 
-PERFECT = ("opponents.kind=perfect", "opponents.share=0.3")
+PERFECT = ("opponents.kind=perfect", "opponents.share=0.4")
 SMOLLM2_TICTACTOE = (*PERFECT, "learn.lr=1e-4", "learn.entropy_end=0.005", "iterations=220")
 # In words, two goods and four turns: the game that nano plays in its terse form.
 SMOLLM2_NEGOTIATION = (
@@ -55,6 +55,7 @@ GSM8K = (
     "tasks.source=gsm8k_train.jsonl", "math.gsm8k.data=gsm8k_test.jsonl", "iterations=2",
     "math.sft.epochs=2", "math.sft.lr=4e-4", "math.sft.batch=64", "math.rollouts.questions=2000",
 )  # fmt: skip
+MBPP = ("tasks.source=mbpp.jsonl", "tasks.split=train+validation+prompt", "tasks.holdout=0")
 ROWS = {
     "tictactoe": Row(
         "SPIRAL", "nano", "lost to perfect play ↓", "tictactoe/perfect/losses", "tictactoe"
@@ -117,11 +118,18 @@ ROWS = {
         "adversary", "nano", "discriminator's reward ↑", "reward/adversarial_tests/discriminator",
         "adversarial-discriminator",
     ),
+    "adversary-warm": Row(
+        "adversary", "SmolLM2", "held-out tests passed, from imitation on ↑",
+        "eval/adversarial_tests/held_out/pass_rate_baseline", "adversarial-warm",
+        ("tasks.source=mbpp.json", "tasks.holdout=0.3", "evaluate.games=75"),
+    ),
     "code": Row(
         "code", "SmolLM2", "MBPP passed ↑", "mbpp_eval/pass_rate", "grpo-code-execution"
     ),
     "code-tests": Row(
-        "code", "SmolLM2", "MBPP passed ↑", "mbpp_eval/pass_rate", "grpo-code-tests"
+        "code", "SmolLM2", "MBPP passed, from imitation on ↑", "mbpp_eval/pass_rate",
+        "grpo-code-tests",
+        (*MBPP, "mbpp.data=mbpp.jsonl", "begin.main=scripted:474"),
     ),
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import dataclass
 
@@ -71,6 +72,15 @@ def is_empty(code: str) -> bool:
     """Whether there is no statement at all, as in an empty reply or one of comments."""
     lines = (line.strip() for line in code.splitlines())
     return all(not line or line.startswith("#") for line in lines)
+
+
+def formatted(code: str) -> str:
+    """A program as Python itself would write it: data sets mix tabs, spaces and styles, which a
+    model that imitates them would mix as well. What is no Python stays as it is."""
+    try:
+        return ast.unparse(ast.parse(code))
+    except SyntaxError:
+        return code.strip()
 
 
 def one_return(code: str) -> tuple[str, str] | None:

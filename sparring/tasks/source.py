@@ -24,12 +24,14 @@ VALID = (
 
 
 def load_tasks(source: str, split: str | None = "train", limit: int | None = None) -> list[Task]:
-    """The tasks of one split of a source, in its own order; a split of None means all of them."""
+    """The tasks of one split of a source, or of several (`train+validation`), in its own order; a
+    split of None means all of them."""
     rows = read_rows(source, split)
+    splits = split.split("+") if split else []
     tasks = [
         Task(id=str(row.get("id", row.get("task_id", i))), data=row)
         for i, row in enumerate(rows)
-        if split is None or split_of(row) in (None, split)
+        if split is None or split_of(row) in (None, *splits)
     ][:limit]
     if not tasks:
         raise ConfigError(f"{source} has no task in its split {split!r}")
@@ -56,8 +58,8 @@ def parted(tasks: Sequence[Task], share: float) -> tuple[list[Task], list[Task]]
 
 def _all_tasks(config: TasksConfig, shipped: str) -> list[Task]:
     source = config.source or "shipped"
-    if config.split == "test":
-        raise ConfigError("tasks.split is `test`, and test splits never enter training")
+    if "test" in config.split.split("+"):
+        raise ConfigError("tasks.split names `test`, and test splits never enter training")
     tasks = load_tasks(
         f"shipped:{shipped}" if source == "shipped" else source, config.split, config.limit
     )
@@ -166,13 +168,14 @@ def _read_hub(source: str, split: str | None) -> list[dict[str, Any]]:
 
 
 def _take_split(loaded: Any, source: str, split: str | None) -> list[dict[str, Any]]:
-    """One split, marked as such, or all of them; a dataset without splits is taken as it is."""
+    """Some splits, marked as such, or all; a dataset without splits is taken as it is."""
     if not isinstance(loaded, dict):
         return _plain(loaded)
-    if split is not None and split not in loaded:
-        raise ConfigError(f"{source} has no split {split!r}; {nearest(split, loaded)}")
-    chosen = loaded if split is None else {split: loaded[split]}
-    return [{**row, "split": name} for name, rows in chosen.items() for row in _plain(rows)]
+    chosen = loaded if split is None else split.split("+")
+    for name in chosen:
+        if name not in loaded:
+            raise ConfigError(f"{source} has no split {name!r}; {nearest(name, loaded)}")
+    return [{**row, "split": name} for name in chosen for row in _plain(loaded[name])]
 
 
 def _plain(rows: Iterable[Any]) -> list[dict[str, Any]]:

@@ -49,10 +49,12 @@ def test_mbpp_test_ids_never_train(tmp_path: Path) -> None:
     source = write(tmp_path / "all.jsonl", mbpp(2, 11, 510, 511, 601, 974))
     assert train_on(source) == ["601", "974"]
     assert train_on(source, "validation") == ["511"]
+    assert train_on(source, "train+validation+prompt") == ["2", "511", "601", "974"]
     assert train_on(source, limit=1) == ["601"]
     assert [t.id for t in load_tasks(source, "test")] == ["11", "510"]
-    with pytest.raises(ConfigError, match="test splits never enter training"):
-        train_on(source, "test")
+    for split in ("test", "train+test"):
+        with pytest.raises(ConfigError, match="test splits never enter training"):
+            train_on(source, split)
     only_test = write(tmp_path / "test.jsonl", mbpp(11, 12))
     with pytest.raises(ConfigError, match="no task in its split 'train'"):
         train_on(only_test)
@@ -74,7 +76,8 @@ def test_saved_folders_with_and_without_splits(tmp_path: Path) -> None:
     held = datasets.Dataset.from_list([{"id": "c", "prompt": "C."}])
     datasets.DatasetDict(train=rows, test=held).save_to_disk(str(tmp_path / "split"))
     assert train_on(str(tmp_path / "split")) == ["a", "b"]
-    assert [t.id for t in load_tasks(str(tmp_path / "split"), None)] == ["a", "b", "c"]
+    for split in (None, "train+test"):
+        assert [t.id for t in load_tasks(str(tmp_path / "split"), split)] == ["a", "b", "c"]
     with pytest.raises(ConfigError, match=r"no split 'trian'; did you mean 'train'"):
         train_on(str(tmp_path / "split"), "trian")
     numbered = datasets.Dataset.from_list(mbpp(11, 700))

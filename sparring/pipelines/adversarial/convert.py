@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparring.core.errors import ConfigError
-from sparring.pipelines.adversarial.problems import definitions, fault, parsed
+from sparring.pipelines.adversarial.problems import count_statements, definitions, fault, parsed
 from sparring.run.lock import writing_file
 from sparring.run.rundir import write_whole
 from sparring.tasks.code import Problem, problem_of
@@ -77,5 +77,5 @@ def signature(function: ast.FunctionDef) -> str:
 
 def difficulty(code: str) -> str:
     """A grade by the length of the reference, for sets that have none."""
-    count = sum(isinstance(node, ast.stmt) for node in ast.walk(parsed(code) or ast.Module([], [])))
+    count = count_statements(code)
     return "easy" if count <= _EASY else "medium" if count <= _MEDIUM else "hard"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sparring.core.game import opened
 from sparring.core.table import Table
 from sparring.core.types import Task, derive
+from sparring.evaluation.passk import wilson
 from sparring.evaluation.sampling import as_trained
 from sparring.pipelines.adversarial.game import DISCRIMINATOR, GENERATOR, AdversarialTests, score
 from sparring.pipelines.adversarial.problems import full_problem
@@ -25,11 +26,12 @@ from sparring.run.games import make_games
 from sparring.run.rundir import RunDir, read_log, write_whole
 from sparring.tasks.source import held_out_tasks, training_tasks
 from sparring.training.checkpoint_names import name_of
+from sparring.training.imitation import sources
 
 if TYPE_CHECKING:
     from sparring.engines.local.engine import TransformersEngine
 
-UNTRAINED = "untrained"
+UNTRAINED, IMITATED = "untrained", "after imitation"
 _MOST_TESTS = 50
 
 
@@ -53,6 +55,7 @@ async def crossplay(run: RunDir, games: int) -> None:
     tasks = held_out_tasks(config.tasks, game.problems) or training_tasks(
         config.tasks, game.problems
     )
+    tasks = [task for task in tasks if not game.unusable(task)]
     async with opened([game], config.sandbox):
         results = await meet(game, engine, list(checkpoints), tasks[:games], config)
     write_whole(run.path / "crossplay.json", (json.dumps(results, indent=1) + "\n").encode())
@@ -62,33 +65,38 @@ def _plays(game: object) -> bool:
     return isinstance(game, AdversarialTests)
 
 
-def _checkpoints(run: RunDir, config: Config) -> dict[str, int]:
-    """The untrained players and those at the end of each stage, where both learned."""
+def _checkpoints(run: RunDir, config: Config) -> dict[str, int | None]:
+    """The steps of the first players and of those at the end of each stage, where both learned.
+    Where the first ones were fitted to examples, the base model (None) is the untrained."""
     from sparring.run.schedule import steps_of
 
     steps = steps_of(config.schedule, make_games(config.games).values())
     there = set(checkpoint.steps(run.checkpoints))
-    steps_by_name = {UNTRAINED: 0} if 0 in there else {}
+    steps_by_name: dict[str, int | None] = {UNTRAINED: 0} if 0 in there else {}
+    if sources(config) and steps_by_name:
+        steps_by_name = {UNTRAINED: None, IMITATED: 0}
     for iteration, step in enumerate(steps, 1):
         if step.last and iteration in there and (run.checkpoints / name_of(step)).exists():
             steps_by_name[f"stage {step.stage}"] = iteration
     both = [
         (run.checkpoints / checkpoint.step_name(step) / f"{seat}.policy.safetensors").exists()
         for step in steps_by_name.values()
+        if step is not None
         for seat in (GENERATOR, DISCRIMINATOR)
     ]
     return steps_by_name if both and all(both) else {}
 
 
-def _load(run: RunDir, config: Config, steps: Sequence[int]) -> TransformersEngine:
+def _load(run: RunDir, config: Config, steps: Sequence[int | None]) -> TransformersEngine:
     from sparring.engines.load import add_policy, load_engine
 
-    first = f"{run.path}@{steps[0]}:{GENERATOR}"
+    first = f"{run.path}@{steps[-1]}:{GENERATOR}"
     engine, _ = load_engine(first, device=config.engine.device, dtype=config.engine.dtype)
     engine.max_batch = config.engine.max_batch
     for seat in (GENERATOR, DISCRIMINATOR):
         for index, step in enumerate(steps):
-            add_policy(engine, f"{run.path}@{step}:{seat}", f"{seat}{index}")
+            policy = config.policy if step is None else f"{run.path}@{step}:{seat}"
+            add_policy(engine, policy, f"{seat}{index}")
     return engine
 
 
@@ -100,7 +108,8 @@ async def meet(
     config: Config,
 ) -> dict[str, Any]:
     """Rows are discriminators, columns generators, both in the order of `names`. A discriminator
-    wins a game in which a valid test of its own breaks the program."""
+    wins a game in which a valid test of its own breaks the program; `broken` says on which of the
+    problems, in their order."""
     indices = range(len(names))
     problems = [full_problem(task) for task in tasks]
 
@@ -123,14 +132,16 @@ async def meet(
     programs = dict(zip(each, await asyncio.gather(*(program(*e) for e in each)), strict=True))
     written = dict(zip(each, await asyncio.gather(*(tests(*e) for e in each)), strict=True))
     wins, earned, lost = ([[0.0 for _ in indices] for _ in indices] for _ in range(3))
+    broken, baseline = [["" for _ in indices] for _ in indices], [0.0 for _ in indices]
     for d in indices:
         for g in indices:
-            met = [
-                await game.rule(problem, programs[g, i], written[d, i])
-                for i, problem in enumerate(problems)
-            ]
+            met = await asyncio.gather(
+                *(game.rule(p, programs[g, i], written[d, i]) for i, p in enumerate(problems))
+            )
             scores = [score([v.passed for v in b], t, [v.passed for v in p]) for t, b, p in met]
-            wins[d][g] = fmean(any(not v.passed for v in passed) for _, _, passed in met)
+            won = [any(not v.passed for v in passed) for _, _, passed in met]
+            wins[d][g], broken[d][g] = fmean(won), "".join("01"[one] for one in won)
+            baseline[g] = fmean(v.passed for _, verdicts, _ in met for v in verdicts)
             earned[d][g] = fmean(s.generator for s in scores)
             lost[d][g] = fmean(s.discriminator for s in scores)
     return {
@@ -138,6 +149,9 @@ async def meet(
         "problems": len(problems),
         "sampling": asdict(as_trained(config, config.evaluate.temperature)),
         "discriminator_wins": wins,
+        "interval_95": [[wilson(row.count("1"), len(row)) for row in line] for line in broken],
+        "broken": broken,
+        "baseline_passed": baseline,
         "generator_reward": earned,
         "discriminator_reward": lost,
         "over_time": over_time(wins),

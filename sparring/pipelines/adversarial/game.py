@@ -18,12 +18,13 @@ from sparring.core.types import Episode, Task, Verdict, View
 from sparring.judge.python.programs import make_judge, shipped_task
 from sparring.pipelines.adversarial.mutants import mutants
 from sparring.pipelines.adversarial.problems import (
+    count_statements,
     definitions,
     full_problem,
     function_name,
     need_references,
 )
-from sparring.pipelines.adversarial.stages import Stage, make_stages, visible
+from sparring.pipelines.adversarial.stages import Stage, make_stages, reference_reply, visible
 from sparring.pipelines.adversarial.written_tests import (
     VALID,
     Examiner,
@@ -32,7 +33,14 @@ from sparring.pipelines.adversarial.written_tests import (
     read_tests,
 )
 from sparring.run.game_options import Count, Seconds, Tokens
-from sparring.tasks.code import Problem, extract_code, is_empty, one_return
+from sparring.tasks.code import (
+    Problem,
+    extract_code,
+    formatted,
+    is_empty,
+    one_return,
+    problem_of,
+)
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 _REWARD, _VALIDITY = 0.7, 0.3  # of the score that picks the best checkpoint
@@ -63,7 +71,8 @@ def score(baseline: Sequence[bool], tests: Sequence[Ruled], passed: Sequence[boo
 @dataclass
 class AdversarialTests(Game):
     """Rewards are shares between 0 and 1. `scripted` generators write the reference half of the
-    time, and otherwise the reference with one thing changed; `perfect` ones the reference."""
+    time, and otherwise the reference with one thing changed; `perfect` ones the reference. Where
+    tests are inputs alone, `perfect` discriminators change those of the baseline tests."""
 
     seats: ClassVar[tuple[str, ...]] = (GENERATOR, DISCRIMINATOR)
     problems: ClassVar[str] = "adversarial"
@@ -77,6 +86,7 @@ class AdversarialTests(Game):
     program_tokens: Tokens = None  # of the last stage; None: as the others
     test_tokens: Tokens = None
     inputs_only: bool = False  # tests are calls, and the reference says what to expect; as in terse
+    statements: Count | None = None  # the most that a problem's reference may have
 
     def __post_init__(self) -> None:
         check_style(self.style)
@@ -87,6 +97,14 @@ class AdversarialTests(Game):
 
     def check(self, task: Task) -> None:
         full_problem(task)
+
+    def unusable(self, task: Task) -> str:
+        if self.statements is None or count_statements(problem_of(task).code) <= self.statements:
+            return ""
+        return f"longer: its reference has more than {self.statements} statements"
+
+    def suited(self, tasks: Sequence[Task], seed: int) -> Sequence[Task]:
+        return [task for task in tasks if not self.unusable(task)] or tasks
 
     def check_all(self, tasks: Sequence[Task], sandbox: str) -> None:
         need_references(tasks, make_judge(sandbox, self.timeout_s))
@@ -124,7 +142,8 @@ class AdversarialTests(Game):
         for stage in self.stages:
             last = stage is self.stages[-1]
             codes = (problem.code, *mutants(problem.code)) if last else ()
-            mix = tuple(map(self.reply_of, codes)) or ("",)
+            spoken = "" if self.style == "terse" else reference_reply(stage.name, problem)
+            mix = tuple(map(self.reply_of, codes)) or (spoken,)
             turn = await player.act(
                 self.stage_prompt(stage, problem, replies),
                 view=View(stage.name, mix),
@@ -137,10 +156,23 @@ class AdversarialTests(Game):
     async def write_tests(self, player: Player, problem: Problem) -> str:
         turn = await player.act(
             self.test_prompt(problem),
-            view=View("tests", problem.tests),
+            view=View("tests", self.example_tests(problem)),
             max_tokens=self.test_tokens,
         )
         return turn.text
+
+    def example_tests(self, problem: Problem) -> tuple[str, ...]:
+        """What a discriminator may write, for policies to imitate: what is known, or where inputs
+        are enough, known calls with one number or text changed."""
+        name, terse = function_name(problem.signature), self.style == "terse"
+        if not (terse or self.inputs_only):
+            return problem.tests
+        known = [f"{name}({i})" for t in problem.tests for i in read_inputs(t, name, 1)]
+        new = [call.strip() for each in known for call in mutants(each, 2)] or known
+        if terse:
+            inputs = [i for call in new for i in read_inputs(call, name, 1)]
+            return ("\n".join(inputs[: self.most_tests]),)
+        return ("```python\n" + "\n".join(new[: self.most_tests]) + "\n```",)
 
     async def rule(
         self, problem: Problem, code: str, reply: str
@@ -174,7 +206,7 @@ class AdversarialTests(Game):
     def reply_of(self, code: str) -> str:
         """How a generator would say this program."""
         if self.style != "terse":
-            return f"```python\n{code.strip()}\n```"
+            return f"```python\n{formatted(code)}\n```"
         header_and_value = one_return(code)
         return header_and_value[1] if header_and_value else code
 

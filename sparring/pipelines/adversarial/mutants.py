@@ -1,5 +1,5 @@
-"""Programs with one thing wrong: what a reference becomes when one operator, comparison or number
-of it is changed. A frozen generator that is right some of the time is made of these."""
+"""Programs with one thing wrong: what a reference becomes when one operator, comparison, number or
+text of it is changed. A frozen generator that is right some of the time is made of these."""
 
 from __future__ import annotations
 
@@ -59,6 +59,8 @@ def _changes(node: ast.AST) -> Iterator[Change]:
     elif isinstance(node, ast.Constant) and type(node.value) is int:
         yield _set("value", node.value + 1)
         yield _set("value", node.value - 1)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value:
+        yield _set("value", node.value[1:])
 
 
 def _compare(i: int, other: type[ast.cmpop]) -> Change:

@@ -11,6 +11,7 @@ import asyncio
 import json
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,11 @@ def parsed(text: str) -> ast.Module | None:
             return ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
+
+
+@cache
+def count_statements(code: str) -> int:
+    return sum(isinstance(node, ast.stmt) for node in ast.walk(parsed(code) or ast.Module([], [])))
 
 
 def full_problem(task: Task) -> Problem:

@@ -3,11 +3,14 @@ one more entry, here or in a recipe, and prompts, schedule and checkpoints follo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sparring.core.nearest import nearest
+from sparring.pipelines.adversarial.problems import parameters
+from sparring.tasks.code import Problem, formatted
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,25 @@ STAGES = (
         "Write the function in Python. Answer only with the whole function in one ```python block.",
     ),
 )
+
+
+# Python's words and signs, and those of pseudocode.
+_PSEUDOCODE = ((r"\bdef\b", "function"), (r"\breturn\b", "result"), (r" = ", " := "), (r":$", ""))
+
+
+def reference_reply(stage: str, problem: Problem) -> str:
+    """What a generator may say in a stage before the program, read off the problem and its
+    reference, for policies to imitate; nothing for stages that are not among ours."""
+    names = ", ".join(parameters(problem.signature)) or "nothing"
+    pseudocode = formatted(problem.code)
+    for sign, word in _PSEUDOCODE:
+        pseudocode = re.sub(sign, word, pseudocode, flags=re.MULTILINE)
+    return {
+        "informal": problem.prompt,
+        "structured": f"1. Take {names}.\n2. Work out the result.\n3. Return it.",
+        "pseudocode": pseudocode,
+        "constraints": f"The input is {names}, of the kinds that the example has.",
+    }.get(stage, "")
 
 
 def make_stages(entries: Sequence[Any] | None) -> tuple[Stage, ...]:

@@ -7,6 +7,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated
+
+from pydantic import Field
 
 from sparring.core.game import Outcome
 from sparring.core.table import Table
@@ -16,7 +19,7 @@ from sparring.pipelines.code.attempts import need_tests
 from sparring.pipelines.code.execution import CodeExecution
 from sparring.pipelines.code.mbpp import ASK, CHAT
 from sparring.run.game_options import Count
-from sparring.tasks.code import Problem, extract_code, is_empty, one_return, problem_of
+from sparring.tasks.code import Problem, extract_code, formatted, is_empty, one_return, problem_of
 
 MEASURES = {
     "tests_passed": ("Tests passed", "Of all tests of a program's problem.", True),
@@ -31,6 +34,8 @@ class CodeTests(CodeExecution):
     reference solution."""
 
     tests_shown: Count = 1  # in the prompt: a program that only knows these does not pass the rest
+    # The part of the reward that only passing every test earns: what returns `True` passes some.
+    whole: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     def check(self, task: Task) -> None:
         need_tests([problem_of(task)], f"task {task.id}")
@@ -51,7 +56,8 @@ class CodeTests(CodeExecution):
         verdicts = await table.judge(self.run_tests(problem, code))
         passed = fmean(not_void(verdict).passed for verdict in verdicts)
         end = next((v.kind for v in verdicts if not v.passed), "passed")
-        return Outcome(author=passed, facts={"end": end, "code": code, "passed": passed})
+        reward = (1 - self.whole) * passed + self.whole * (passed == 1)
+        return Outcome(author=reward, facts={"end": end, "code": code, "passed": passed})
 
     async def run_tests(self, problem: Problem, code: str) -> list[Verdict]:
         """A verdict on each test; one by one only where not all of them pass together."""
@@ -86,7 +92,7 @@ class CodeTests(CodeExecution):
         one_line = one_return(problem.code)
         if self.style == "terse" and one_line is not None:
             return one_line[1]
-        return f"```python\n{problem.code.strip()}\n```"
+        return f"```python\n{formatted(problem.code)}\n```"
 
     def scripted(self, view: View, seed: int) -> str:
         return view.actions[0]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from sparring.core.answers import check_style
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Table
-from sparring.core.types import Task, Verdict
+from sparring.core.types import Task, Verdict, View
 from sparring.judge.python.judge import Judge
 from sparring.judge.python.programs import (
     MODULES,
@@ -20,7 +20,7 @@ from sparring.judge.python.programs import (
     shipped_task,
 )
 from sparring.run.game_options import Count, Seconds, Tokens
-from sparring.tasks.code import Problem, extract_code, is_empty, problem_of
+from sparring.tasks.code import Problem, extract_code, formatted, is_empty, problem_of
 
 _BLOCK = re.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
 _HASH_SEEDS = 4  # warm jails to choose the second run's from
@@ -57,7 +57,9 @@ class CodePrediction(Game):
 
     async def play(self, task: Task, table: Table) -> Outcome:
         written = await table["author"].act(
-            self.author_prompt(problem_of(task)), max_tokens=self.author_tokens
+            self.author_prompt(problem_of(task)),
+            view=View(task.id, (self.example(problem_of(task)),)),
+            max_tokens=self.author_tokens,
         )
         code = self.program(written.text)
         verdict, printed = await table.judge(self.examine(code, table.seed))
@@ -66,7 +68,9 @@ class CodePrediction(Game):
             facts |= {"end": verdict.kind, "reason": verdict.detail}
             return Outcome(author=-1, predictor=1, facts=facts)
         guess = await table["predictor"].act(
-            self.predictor_prompt(code), max_tokens=self.predictor_tokens
+            self.predictor_prompt(code),
+            view=View(code, (self.answer(printed),)),
+            max_tokens=self.predictor_tokens,
         )
         right = normal(predicted_text(guess.text)) == normal(printed)
         kind = "predicted" if right else "not predicted"
@@ -109,6 +113,22 @@ class CodePrediction(Game):
             return Verdict("fail", "too long", why)
         reached = forbidden(code, self.modules)
         return Verdict("fail", "not allowed", reached) if reached else None
+
+    def example(self, problem: Problem) -> str:
+        """The reference solution, and what its first test calls printed; nothing where that is not
+        one call, and for terse authors, who define nothing."""
+        test = re.match(r"assert (\w+\(.*\)) *==", problem.tests[0]) if problem.tests else None
+        if test is None or self.style == "terse":
+            return ""
+        return f"```python\n{formatted(problem.code)}\nprint({test[1]})\n```"
+
+    def answer(self, printed: str) -> str:
+        text = printed.strip("\r\n")
+        return text if self.style == "terse" else f"```\n{text}\n```"
+
+    def scripted(self, view: View, seed: int) -> str:
+        """An author who prints what a test of the problem asks for, a predictor who is right."""
+        return view.actions[0]
 
     def author_prompt(self, problem: Problem) -> str:
         if self.style == "terse":

@@ -9,7 +9,7 @@ import pytest
 
 from sparring.core.collect import Job, collect
 from sparring.core.game import opened
-from sparring.core.scripted import ScriptedEngine
+from sparring.core.scripted import ScriptedEngine, programs
 from sparring.core.types import Episode, Request, Task
 from sparring.judge.sandbox import probe
 from sparring.pipelines.adversarial.game import AdversarialTests, score, summarize
@@ -315,6 +315,37 @@ def test_with_inputs_only_the_reference_says_what_to_expect() -> None:
     assert square.facts["pass_rate"] == 1 / 4 and right.facts["pass_rate"] == 1
     assert "`double(...)`" in game.test_prompt(full_problem(DOUBLE))
     assert "assert double(...)" in AdversarialTests().test_prompt(full_problem(DOUBLE))
+
+
+@jailed
+def test_perfect_players_show_every_stage_and_calls_that_are_new() -> None:
+    game: Any = load_game("adversarial_tests", inputs_only=True)
+
+    async def go() -> list[Episode]:
+        async with opened([game]):
+            seating = {"generator": "perfect", "discriminator": "perfect"}
+            jobs = [Job(t.id, "g", game, t, 0, seating) for t in (DOUBLE, LETTERS)]
+            return await collect(jobs, programs(game).act)
+
+    double, letters = asyncio.run(go())
+    *stages, code, tests = [turn.text for turn in double.turns]
+    assert stages[0] == "Double a number." and all(stages)
+    assert stages[2] == "function double(n)\n    result 2 * n"
+    assert code == "```python\ndef double(n):\n    return 2 * n\n```"
+    assert tests.splitlines()[1:3] == ["double(3)", "double(1)"]
+    assert double.facts["validity"] == 1 and double.rewards["generator"] == 1
+    assert letters.turns[-1].text == "```python\nletters('ab')\n```"
+
+
+def test_longer_problems_are_left_out() -> None:
+    short, longer = AdversarialTests(statements=1), AdversarialTests(statements=2)
+    assert "more than 1 statements" in short.unusable(DOUBLE) and not longer.unusable(DOUBLE)
+    assert not AdversarialTests().unusable(DOUBLE)
+    long = Task(
+        "long",
+        data={**DOUBLE.data, "reference_solution": "def double(n):\n    m = n\n    return m + n"},
+    )
+    assert longer.suited([DOUBLE, long], 0) == [DOUBLE]
 
 
 @jailed

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sparring.pipelines.adversarial.crossplay import over_time
+from sparring.pipelines.adversarial.crossplay import _checkpoints, over_time
 from sparring.pipelines.adversarial.report import _race, section
+from sparring.run import checkpoint
+from sparring.run.config import load_recipe
+from sparring.run.rundir import RunDir
 from sparring.view.rundata import RunData
 
 # Rows are discriminators, columns generators; a share of broken programs.
@@ -29,6 +32,21 @@ def test_today_against_yesterday_by_numbers() -> None:
     assert second["generator_against_yesterdays"] == pytest.approx(0.75)
     assert second["generator_against_hardest"] == pytest.approx(0.7)
     assert over_time([[0.5]]) == []
+
+
+def test_after_imitation_the_base_model_is_the_untrained_player(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    for step in (0, 2):
+        folder = run.checkpoints / checkpoint.step_name(step)
+        folder.mkdir(parents=True)
+        for seat in ("generator", "discriminator"):
+            (folder / f"{seat}.policy.safetensors").touch()
+    first = run.checkpoints / "checkpoint_stage_1_epoch_2"
+    first.symlink_to(checkpoint.step_name(2))
+    config = load_recipe("adversarial-warm", smoke=True)
+    assert _checkpoints(run, config) == {"untrained": None, "after imitation": 0, "stage 1": 2}
+    config.begin.clear()
+    assert _checkpoints(run, config) == {"untrained": 0, "stage 1": 2}
 
 
 def test_a_race_and_a_cycle_are_told_apart() -> None:

@@ -121,6 +121,29 @@ def test_code_tests_pay_the_share_of_tests_passed() -> None:
     assert sums["code_tests/all_passed"] == pytest.approx(1 / len(TESTED))
 
 
+def test_a_part_of_the_reward_may_be_for_passing_every_test() -> None:
+    replies = [{"author": text} for text, _, _ in TESTED[:2]]
+    right, constant = play_all("code_tests", replies, task=ADD, timeout_s=2, whole=0.75)
+    assert right.rewards["author"] == 1
+    assert constant.rewards["author"] == pytest.approx(1 / 12)  # a quarter of a third
+
+
+def test_a_scripted_author_prints_a_test_and_a_scripted_predictor_is_right() -> None:
+    game = load_game("code_prediction")
+    unclear = Task("u", data={**ADD.data, "tests": ["assert not add(0, 0)"]})
+
+    async def go() -> list[Episode]:
+        async with opened([game]):
+            seating = dict.fromkeys(game.seats, "scripted")
+            jobs = [Job(t.id, "code_prediction", game, t, 0, seating) for t in (ADD, unclear)]
+            return await collect(jobs, programs(game).act)
+
+    shown, nothing = asyncio.run(go())
+    assert shown.facts["code"].endswith("return a + b\nprint(add(1, 2))\n")
+    assert shown.turns[1].text == "```\n3\n```" and shown.rewards["predictor"] == 1
+    assert nothing.turns[0].text == ""  # which is not imitated
+
+
 @pytest.mark.parametrize(("style", "reply"), [("short", "```python\ndef"), ("terse", "a + b")])
 def test_the_scripted_author_writes_the_reference_in_the_style_that_is_played(
     style: str, reply: str
