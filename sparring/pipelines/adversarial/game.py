@@ -44,6 +44,7 @@ from sparring.tasks.code import (
 
 GENERATOR, DISCRIMINATOR = "generator", "discriminator"
 _REWARD, _VALIDITY = 0.7, 0.3  # of the score that picks the best checkpoint
+_SHORT = 60  # characters of a call that is shown as an example
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +166,11 @@ class AdversarialTests(Game):
         """What a discriminator may write, for policies to imitate: what is known, or where inputs
         are enough, known calls with one number or text changed."""
         name, terse = function_name(problem.signature), self.style == "terse"
-        if not (terse or self.inputs_only):
-            return problem.tests
         known = [f"{name}({i})" for t in problem.tests for i in read_inputs(t, name, 1)]
-        new = [call.strip() for each in known for call in mutants(each, 2)] or known
+        if not known or not (terse or self.inputs_only):
+            return problem.tests
+        calls = [call.strip() for each in known for call in mutants(each, 2)] or known
+        new = [call for call in calls if len(call) <= _SHORT] or [min(calls, key=len)]
         if terse:
             inputs = [i for call in new for i in read_inputs(call, name, 1)]
             return ("\n".join(inputs[: self.most_tests]),)
