@@ -48,9 +48,10 @@ async def crossplay(run: RunDir, games: int) -> None:
     """Write crossplay.json: every stage's generator against every stage's discriminator."""
     config = run.config()
     checkpoints = _checkpoints(run, config)
-    game = next((g for g in make_games(config.games).values() if _plays(g)), None)
-    if not isinstance(game, AdversarialTests) or len(checkpoints) < 2:
+    played = [g for g in make_games(config.games).values() if isinstance(g, AdversarialTests)]
+    if not played or len(checkpoints) < 2:
         return
+    game = played[0]
     engine = _load(run, config, list(checkpoints.values()))
     tasks = held_out_tasks(config.tasks, game.problems) or training_tasks(
         config.tasks, game.problems
@@ -59,10 +60,6 @@ async def crossplay(run: RunDir, games: int) -> None:
     async with opened([game], config.sandbox):
         results = await meet(game, engine, list(checkpoints), tasks[:games], config)
     write_whole(run.path / "crossplay.json", (json.dumps(results, indent=1) + "\n").encode())
-
-
-def _plays(game: object) -> bool:
-    return isinstance(game, AdversarialTests)
 
 
 def _checkpoints(run: RunDir, config: Config) -> dict[str, int | None]:
