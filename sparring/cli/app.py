@@ -136,7 +136,13 @@ def play(
     """Play against a policy in the terminal."""
     from sparring.cli.person import play_in_terminal
 
-    play_in_terminal(game, policy, seat, style, show)
+    logger = logging.getLogger("sparring")
+    before = logger.level
+    logger.setLevel(logging.WARNING)  # how the engine generates is no part of a game
+    try:
+        play_in_terminal(game, policy, seat, style, show)
+    finally:
+        logger.setLevel(before)
 
 
 @app.command()

@@ -50,9 +50,13 @@ def evaluate(
 ) -> None:
     """Evaluate a policy on a benchmark; `--policy reference` judges the reference solutions."""
     from sparring.core.plugin import find
-    from sparring.evaluation.benchmark import Asked
+    from sparring.evaluation.benchmark import REFERENCE, Asked
+    from sparring.models.trained import need_policy
     from sparring.run.outputs import need_file
 
+    run_benchmark = find("benchmarks", benchmark)
+    if policy != REFERENCE:
+        need_policy(policy)
     if details is not None:
         need_file(details, "--details")
     asked = Asked(
@@ -60,7 +64,7 @@ def evaluate(
         temperature=temperature, max_tokens=max_tokens, seed=seed, sandbox=sandbox,
         details=details, as_json=as_json,
     )  # fmt: skip
-    raise typer.Exit(find("benchmarks", benchmark)(asked))
+    raise typer.Exit(run_benchmark(asked))
 
 
 def compare(

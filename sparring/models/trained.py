@@ -17,6 +17,7 @@ from sparring.run.config import Config, LearnConfig
 from sparring.run.game_options import option_types
 from sparring.run.games import game_class
 from sparring.run.rundir import RunDir, known_runs, read_object
+from sparring.run.servers import server_of
 
 if TYPE_CHECKING:
     from sparring.models.policies import Policies
@@ -157,6 +158,12 @@ def run_config(policy: str) -> Config | None:
     """The config of the run a policy comes from, or None."""
     trained = find_trained(policy)
     return trained.config if trained else None
+
+
+def need_policy(policy: str) -> None:
+    """Refuse a name that nobody has, before anything else is asked for or loaded."""
+    if server_of(policy, {}) is None and find_trained(policy) is None:
+        need_model(policy)
 
 
 def first_game(policy: str) -> str:

@@ -43,6 +43,7 @@ def refused(life: Life, *said: str) -> None:
     ("typed", "line"),
     [
         ("eval gsm8k --policy nano --max-tokens -1", "'--max-tokens': Input should be greater"),
+        ("eval gsm8k --policy nanoo", "there is no policy 'nanoo'"),
         ("eval gsm8k", "Missing option '--policy'. See `sparring eval --help`"),
         ("trian kuhn", "No such command 'trian'. Did you mean 'train'? See `sparring --help`"),
         ("train kuhn --resmue", "No such option: --resmue"),
@@ -207,7 +208,7 @@ def test_a_person_plays_from_the_keyboard(tmp_path: Path) -> None:
     """Against an untrained nano, whose first word is no move: the person, who moved, has won."""
     life = sparring("play", "tictactoe", "--policy", "nano", cwd=tmp_path, stdin="5\n" * 9)
     assert life.code == 0, life.err
-    assert "you are x" in life.out and "x> 5" in life.out
+    assert "you are x" in life.out and "x> 5" in life.out and not life.err
     assert ". . .\n. . .\n. . .\n" in life.out
     assert "[0, 1, 2, 3, 4, 5, 6, 7, 8]" in life.out  # the choices, all of them at first
     assert "You won: +0.5 for you, o -1.5" in life.out
