@@ -27,6 +27,7 @@ from sparring.run.section import Section
 from sparring.run.servers import ServerConfig, VllmConfig, check_server
 from sparring.run.template import read_template
 from sparring.run.variables import from_environment, from_plugin_variables, parse_yaml, set_key
+from sparring.run.yaml_text import load_yaml
 
 S = TypeVar("S", bound=Section)
 
@@ -274,7 +275,7 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
     if path is None or not path.exists():
         raise ConfigError(f"there is no recipe {name!r}; {nearest(name, recipe_names())}")
     try:
-        data = yaml.safe_load(path.read_text()) or {}
+        data = load_yaml(path.read_text()) or {}
     except (OSError, UnicodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path.name} cannot be read as YAML: {error}") from error
     if not isinstance(data, dict):

@@ -21,6 +21,7 @@ from sparring.core.types import Episode, episode_from_json, episode_to_json
 from sparring.run import checkpoint, console_log
 from sparring.run.config import Config, dump, make_config
 from sparring.run.lock import LOCK
+from sparring.run.yaml_text import load_yaml
 
 # Keys that may change when a run is resumed: they shape nothing that is done already.
 AFTER = ("tracking.", "evaluate.", "checkpoint.")
@@ -116,7 +117,7 @@ class RunDir:
         look_beside(self.path)
         path = self.path / "config.yaml"
         try:
-            data = yaml.safe_load(path.read_text())
+            data = load_yaml(path.read_text())
             if not isinstance(data, dict):
                 raise ValueError("it holds no keys and values")
             return make_config(data)

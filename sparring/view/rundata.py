@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 import yaml
 
 from sparring.core.types import Episode, episode_from_json
+from sparring.run.yaml_text import load_yaml
 
 LOOKED_AT = 256  # episodes of a file that replays are picked from; the rest stays packed
 
@@ -158,7 +159,7 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def _config(text: str) -> dict[str, Any]:
     try:
-        records = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        records = load_yaml(text)
     except yaml.YAMLError:
         return {}
     return records if isinstance(records, dict) else {}
