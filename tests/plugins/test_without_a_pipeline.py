@@ -14,11 +14,23 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "sparring"
 PIPELINES = sorted(p.parent.name for p in (PACKAGE / "pipelines").glob("*/__init__.py"))
 COMMANDS = {"adversarial": "solve", "coherent_math": "math", "populations": "tournament"}
-# One process with the heavy imports behind it, which forks a child for each copy of the package.
+# One process imports the whole package, forgets it and keeps the libraries that it needs; then it
+# forks a child for each copy of the package, two at a time.
 FORK = """
-import os, sys
-import accelerate, pandas, peft, ray, torch, transformers
-assert "sparring" not in sys.modules
+import importlib, os, pkgutil, sys
+SKIPPED = (
+    "sparring.bridges.verl", "sparring.judge.sandbox.inside",
+    "sparring.engines.local.kernels", "sparring.engines.local.sampling_kernels",
+)
+def import_all():
+    import sparring
+    for _, name, _ in pkgutil.walk_packages(sparring.__path__, "sparring."):
+        if not name.startswith(SKIPPED) and not name.endswith(("__main__", "_inside")):
+            importlib.import_module(name)
+import_all()
+for name in [name for name in sys.modules if name.partition(".")[0] == "sparring"]:
+    del sys.modules[name]
+children = 0
 for folder in sys.argv[1:]:
     if os.fork() == 0:
         os.chdir(folder)
@@ -28,24 +40,27 @@ for folder in sys.argv[1:]:
         exec(open("check.py").read())
         sys.stdout.flush()
         os._exit(0)
+    children += 1
+    if children == 2:
+        os.wait()
+        children -= 1
+while children:
     os.wait()
+    children -= 1
 """
 CHECK = """
-import importlib, json, pkgutil, sys
+import json
+assert "sparring" not in sys.modules
 import sparring
 from typer.testing import CliRunner
 assert sparring.__file__.startswith(sys.path[0])
-skipped = (
-    "sparring.bridges.verl", "sparring.judge.sandbox.inside",
-    "sparring.engines.local.kernels", "sparring.engines.local.sampling_kernels",
-)
-for module in pkgutil.walk_packages(sparring.__path__, "sparring."):
-    if not module.name.startswith(skipped) and not module.name.endswith(("__main__", "_inside")):
-        importlib.import_module(module.name)
+import_all()
+assert all(m.__file__.startswith(sys.path[0]) for n, m in sys.modules.items()
+           if n.partition(".")[0] == "sparring" and getattr(m, "__file__", None))
 from sparring.cli.app import app
 words = {"recipes": ["recipes", "--json"], "help": ["--help"]}
 words["train"] = ["train", "kuhn", "--smoke", "--run", "run", "iterations=1", "collect.episodes=8"]
-words["train"] += ["evaluate.final=2", "evaluate.ladder=0"]
+words["train"] += ["evaluate.final=2", "evaluate.games=2", "evaluate.ladder=0"]
 said = {}
 for name, command in words.items():
     result = CliRunner().invoke(app, command, catch_exceptions=False)
@@ -64,7 +79,8 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         shutil.copytree(PACKAGE, folder / "sparring")
         shutil.rmtree(folder / "sparring" / "pipelines" / name)
         (folder / "check.py").write_text(CHECK)
-    subprocess.run([sys.executable, "-c", FORK, *map(str, folders.values())], check=True)
+    words = [sys.executable, "-c", FORK, *map(str, folders.values())]
+    subprocess.run(words, check=True, cwd=PACKAGE.parent)
     return folders
 
 
