@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,7 +43,10 @@ def show_epoch(metrics: dict[str, Any]) -> None:
 
 def show_evaluation(run: Path) -> None:
     """The closing evaluation as a table, where there is one."""
+    from sparring.core.formatting import number
     from sparring.run.rundir import read_object
+    from sparring.view.markup import game_name, opponent_name
+    from sparring.view.metrics import measure
 
     path = run / "evaluation.json"
     if not path.exists():
@@ -51,27 +55,30 @@ def show_evaluation(run: Path) -> None:
     before = evaluation.pop("untrained", {})
     warm = any("after_imitation" in results for results in evaluation.values())
     title = "after training (after imitation; before)" if warm else "after training (before)"
-    table = RichTable(title=title, box=None)
-    for column in ("game", "against", "wins", "draws", "losses", "invalid"):
-        table.add_column(column)
+    played, measured = RichTable(title=title, box=None), RichTable(title=title, box=None)
+    for column in ("game", "against", "won", "drawn", "lost", "invalid"):
+        played.add_column(column)
+    for column in ("game", "measure", "value"):
+        measured.add_column(column)
     for game, results in evaluation.items():
         earlier = [results[w] for w in ("after_imitation",) if w in results]
         earlier.append(before.get(game, {}))
         for opponent, score in results.items():
             if isinstance(score, dict) and "games" in score:
                 old = [one.get(opponent, {}) for one in earlier]
-                table.add_row(
-                    game,
-                    opponent,
-                    *(
-                        f"{score[k]} ({'; '.join(str(o.get(k, '–')) for o in old)})"
-                        for k in ("wins", "draws", "losses", "invalid")
-                    ),
+                counts = (
+                    f"{score[k]} ({'; '.join(str(o.get(k, '–')) for o in old)})"
+                    for k in ("wins", "draws", "losses", "invalid")
                 )
-        for name, value in results.get("exact", {}).items():
-            was = [one.get("exact", {}).get(name, float("nan")) for one in earlier]
-            table.add_row(game, name, f"{value:.4f} ({'; '.join(f'{v:.4f}' for v in was)})")
-    console.print(table)
+                played.add_row(game_name(game), opponent_name(opponent), *counts)
+        for key, value in results.get("exact", {}).items():
+            name, _, share = measure(key)
+            was = [one.get("exact", {}).get(key, math.nan) for one in earlier]
+            values = f"{number(value, share)} ({'; '.join(number(v, share) for v in was)})"
+            measured.add_row(game_name(game), name, values)
+    for table in (played, measured):
+        if table.row_count:
+            console.print(table)
 
 
 def say(facts: dict[str, Any], as_json: bool) -> None:

@@ -17,6 +17,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from sparring.cli import app
+from sparring.cli.console import show_evaluation
 from sparring.cli.doctor import Finding
 from sparring.core.errors import ConfigError
 from sparring.run.config import recipe_names
@@ -313,3 +314,18 @@ def test_errors_have_their_exit_codes() -> None:
         assert app.exit_code(kind("x")) == 1
     assert app.exit_code(ConfigError("x")) == 2
     assert app.exit_code(ZeroDivisionError("a bug is shown whole")) is None
+
+
+def test_the_closing_evaluation_is_shown_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    score = {"games": 4, "wins": 3, "draws": 1, "losses": 0, "invalid": 0}
+    old = {"random_sampled": score | {"wins": 0, "draws": 0, "losses": 4}}
+    results = {"random_sampled": score, "exact": {"regret": 0.02, "illegal_mass": 0.5}, "score": 1}
+    evaluation = {"tictactoe": results, "untrained": {"tictactoe": old}}
+    (tmp_path / "evaluation.json").write_text(json.dumps(evaluation))
+    show_evaluation(tmp_path)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "Tic-tac-toe random play, sampled 3 (0) 1 (0) 0 (4) 0 (0)" in lines
+    assert "Tic-tac-toe Regret per move 0.02 (–)" in lines
+    assert "Tic-tac-toe Probability of an illegal answer 50 % (–)" in lines
