@@ -17,15 +17,15 @@ demo: setup ## train tic-tac-toe self-play from random weights, then show the re
 	  $(BIN)/sparring train tictactoe --run $(DEMO) $$resume; \
 	fi
 
-# Much of a test is waiting, for child processes and judges: three at a time and the types beside them keep
-# two cores busy.
+# Much of a test is waiting, for child processes and judges: four at a time and the types beside them keep
+# two cores busy. The longest files begin first (tests/conftest.py has them in order).
 # What fails beside the others is run once more, alone: a failure of the code fails twice; one that came of
 # a busy machine has been printed with its reason and is named again here.
 ALONE = { echo "run once more, alone (what passes now failed only beside other tests):"; \
   $(BIN)/pytest -v --last-failed --last-failed-no-failures none; }
 test: packages setup smollm2 verl lint ## lint, types and tests
 	@$(BIN)/mypy > $(VENV)/types.log 2>&1 & types=$$!; \
-	$(BIN)/pytest -n 3 --dist loadfile --durations=40 || $(ALONE); tests=$$?; \
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=40 || $(ALONE); tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types.log; exit $$((tests + types))
 	@if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore tests/bridges/test_verl.py tests/bridges/test_verl_export.py; fi
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test may wait for a network
@@ -18,6 +19,32 @@ import torch
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Table
 from sparring.core.types import Request, Sample, Task, Turn
+
+# Files of tests that take longest, in that order: begun first, none of them is left over at the end
+# for one process while the others have nothing to do. (`--durations=0` says what each takes.)
+LONGEST = (
+    *("plugins/test_without_a_pipeline", "launch/test_slurm", "test_docs_commands_pipelines"),
+    *("test_docs_commands_games", "training/test_overlap", "training/test_imitation"),
+    *("engines/test_ray", "test_docs_commands", "test_option_properties"),
+    *("pipelines/coherent_math/test_phases", "pipelines/equivalence/test_equivalence_recipes"),
+    *("pipelines/equivalence/test_rewrites_python", "training/test_resume", "view/test_browser"),
+    *("run/test_interrupt", "run/test_killed_under_load", "test_recipes"),
+    *("pipelines/adversarial/test_adversarial_recipe", "training/test_finish"),
+    *("pipelines/equivalence/test_rewrites_haskell", "pipelines/equivalence/test_haskell"),
+    *("pipelines/equivalence/test_equivalence_python", "engines/test_openai", "test_notebook"),
+    *("learn/test_compile", "judge/test_judge", "test_selfplay_benchmark", "judge/test_corpus"),
+    *("cli/test_command_line", "training/test_finetune", "training/test_curriculum"),
+    *("cli/test_init", "run/test_machine", "learn/test_multi_base", "test_notebooks"),
+    *("pipelines/equivalence/test_liquid", "bridges/test_textarena", "release/test_wheel"),
+    *("evaluation/test_tree_measures", "learn/test_same_digits", "run/test_lock", "test_soak"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = Path(__file__).parent
+    rank = {folder / f"{name}.py": at for at, name in enumerate(LONGEST)}
+    assert all(path.is_file() for path in rank), [path for path in rank if not path.is_file()]
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
 @pytest.fixture(autouse=True)
