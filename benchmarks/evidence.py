@@ -99,8 +99,7 @@ ROWS = {
         ),
     ),
     "equivalence-bob": Row(
-        "equivalence", "SmolLM2", "pairs judged right ↑", "pairs_eval/accuracy", "equivalence-bob",
-        ("collect.episodes=400",),
+        "equivalence", "SmolLM2", "pairs judged right ↑", "pairs_eval/accuracy", "equivalence-bob"
     ),
     "equivalence": Row(
         "equivalence", "SmolLM2", "Alice's pairs, mean difficulty for Bob ↑",
