@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -43,7 +42,7 @@ class Life:
     code: int  # as subprocess has it: minus the signal, if one ended it
     out: str
     err: str
-    seconds: float
+    cpu_s: float  # processor time, children included; 0 where it was killed
 
 
 def sparring(
@@ -54,7 +53,6 @@ def sparring(
     stdin: str = "",
 ) -> Life:
     """What `sparring words…` does, in a process; `first` is called in it before anything else."""
-    started = time.monotonic()
     with tempfile.TemporaryDirectory() as streams:
         Path(streams, "stdin").write_text(stdin)
         args = ([str(word) for word in words], str(cwd), streams, die_at, first)
@@ -65,7 +63,9 @@ def sparring(
             process.kill()
             process.join()
         out, err = (Path(streams, name).read_text() for name in ("stdout", "stderr"))
-    return Life(process.exitcode, out, err, time.monotonic() - started)
+        cpu = Path(streams, "cpu_s")
+        cpu_s = float(cpu.read_text()) if cpu.exists() else 0.0
+    return Life(process.exitcode, out, err, cpu_s)
 
 
 def train(
@@ -138,7 +138,10 @@ def _live(
     from sparring.cli.app import main
 
     sys.argv = ["sparring", *words]
-    main()
+    try:
+        main()
+    finally:
+        Path(streams, "cpu_s").write_text(str(sum(os.times()[:4])))
 
 
 def _death(moment: Moment) -> Callable[[str, tuple[Any, ...]], None]:

@@ -69,10 +69,10 @@ COLLIDING = [n * (2**61 - 1) for n in range(50_000)]
 )  # fmt: skip
 def test_nothing_takes_long(test: str, value: Any) -> None:
     values = [value] * test.count("f()")
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises((TooMuch, Hostile, OverflowError, MemoryError)):
         answer(test, *values)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 def test_equal_keys_are_no_attack() -> None:
