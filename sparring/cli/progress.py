@@ -83,13 +83,15 @@ class Live:
 
 @contextmanager
 def live(title: str, total: int, *, quiet: bool = False) -> Iterator[Live | None]:
-    """Progress on the terminal, unless a machine is to read what is printed."""
+    """Progress on the terminal. With output for a machine: on stderr, and only if that is one
+    too."""
     from sparring.cli.console import console
 
-    if quiet:
+    where = Console(stderr=True) if quiet else console
+    if quiet and not where.is_terminal:
         yield None
         return
-    with Live(console, title, total) as progress:
+    with Live(where, title, total) as progress:
         yield progress
 
 

@@ -28,8 +28,8 @@ from sparring.evaluation.best_response import (
 
 SAMPLED = 50  # information states at which an evaluation samples replies; a command takes more
 REPLIES = 100  # at each information state, while that makes no more than so many in all
-ALL_REPLIES = 4_000
-LEAST_REPLIES = 4  # two in either half of an estimate
+ALL_REPLIES = 2_000
+LEAST_REPLIES = 2  # one in either half of an estimate
 
 # Told how many replies are to be sampled; what it gives is called with each one's number, if it
 # is not None.

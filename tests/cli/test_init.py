@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,20 @@ def test_a_new_package_is_installed_tested_and_trained(tmp_path: Path) -> None:
     )
     assert trained.returncode == 0, trained.stderr
     assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_an_editable_install_is_found_from_the_folder_above(tmp_path: Path) -> None:
+    """Where `python -m` has a folder of the same name on its path, which is no package."""
+    scaffold("count_up", tmp_path)
+    build = "import setuptools.build_meta as backend; backend.build_editable('..')"
+    words: dict[str, Any] = {"capture_output": True, "text": True, "check": True}
+    subprocess.run([sys.executable, "-c", build], cwd=tmp_path / "count_up", **words)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        [name] = [one for one in wheel.namelist() if one.endswith(".pth")]
+        where = wheel.read(name).decode().strip()
+    code = f"import sys; sys.path.append({where!r}); import count_up; print(count_up.plugin.games)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, **words)
+    assert "count_up" in done.stdout
 
 
 def test_what_is_written_is_formatted_and_checked(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from sparring.cli.console import OnCurrentStderr
-from sparring.cli.progress import Live, describe
+from sparring.cli.progress import Live, describe, live
 
 METRICS = {
     "iteration": 60, "rate/invalid": 0.125, "reward/avg_batch_reward": -0.5, "learn/entropy": 1.25,
@@ -41,3 +41,18 @@ def test_eighty_columns_keep_count_bar_and_time(monkeypatch: pytest.MonkeyPatch)
     assert all("invalid" in line for line in bars), "the note follows on the same line"
     [said] = [line for line in lines if "ROLLED BACK" in line]
     assert "━" not in said and "60/120" not in said, "a log line has a line of its own"
+
+
+def test_a_command_for_a_machine_shows_its_progress_to_a_person_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with live("replies", 2, quiet=True) as progress:
+        assert progress is None  # stderr is a file here
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True)
+    monkeypatch.setattr("sparring.cli.progress.Console", lambda stderr: terminal)
+    with live("replies", 2, quiet=True) as progress:
+        assert progress is not None
+        progress({"iteration": 2})
+    assert "replies" in shown.getvalue()
+    assert capsys.readouterr().out == ""
