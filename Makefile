@@ -27,7 +27,7 @@ test: packages setup smollm2 verl lint ## lint, types and tests
 	@$(BIN)/mypy > $(VENV)/types.log 2>&1 & types=$$!; \
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=40 || $(ALONE); tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types.log; exit $$((tests + types))
-	@if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore tests/bridges/test_verl.py tests/bridges/test_verl_export.py; fi
+	@if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore tests/bridges/test_verl.py tests/bridges/test_verl_export.py tests/bridges/test_verl_trainer.py; fi
 
 lint: setup
 	$(BIN)/ruff check .
