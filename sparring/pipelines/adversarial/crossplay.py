@@ -132,13 +132,13 @@ async def meet(
     broken, baseline = [["" for _ in indices] for _ in indices], [0.0 for _ in indices]
     for d in indices:
         for g in indices:
-            met = await asyncio.gather(
+            rulings = await asyncio.gather(
                 *(game.rule(p, programs[g, i], written[d, i]) for i, p in enumerate(problems))
             )
-            scores = [score([v.passed for v in b], t, [v.passed for v in p]) for t, b, p in met]
-            won = [any(not v.passed for v in passed) for _, _, passed in met]
+            scores = [score([v.passed for v in b], t, [v.passed for v in p]) for t, b, p in rulings]
+            won = [any(not v.passed for v in passed) for _, _, passed in rulings]
             wins[d][g], broken[d][g] = fmean(won), "".join("01"[one] for one in won)
-            baseline[g] = fmean(v.passed for _, verdicts, _ in met for v in verdicts)
+            baseline[g] = fmean(v.passed for _, verdicts, _ in rulings for v in verdicts)
             earned[d][g] = fmean(s.generator for s in scores)
             lost[d][g] = fmean(s.discriminator for s in scores)
     return {

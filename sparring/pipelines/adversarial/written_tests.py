@@ -27,7 +27,7 @@ ALLOWED = frozenset(
         *("reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "zip"),
     }
 )
-# A test that believes all of these checks nothing.
+# A test that passes on all of these checks nothing.
 STUBS = ("None", "-7919", "'no such answer'")
 _HASH_SEEDS = (1, 2)
 _ASSERT = re.compile(r"^[\s>*\-\d.)`]*(assert\b.*?)`*\s*$")
@@ -71,15 +71,15 @@ class Examiner:
     async def examine(self, problem: Problem, tests: Sequence[str]) -> list[Ruled]:
         """Each test's kind, in order. Of equal tests the first one counts."""
         name, names = function_name(problem.signature), parameters(problem.signature)
-        taken = {key for test in problem.tests if (key := calls(test, name, names))}
+        earlier = {key for test in problem.tests if (key := calls(test, name, names))}
         kinds: list[str] = []
         for test in tests:
             kind = refusal(test, name)
             key = calls(test, name, names)
-            if not kind and key <= frozenset().union(*taken):
+            if not kind and key <= frozenset().union(*earlier):
                 kind = "duplicate"  # every call of it is made by a test that is there already
             if not kind:
-                taken.add(key)
+                earlier.add(key)
             kinds.append(kind)
         ruled = await asyncio.gather(
             *(self._rule(problem, test, kind) for test, kind in zip(tests, kinds, strict=True))
@@ -118,8 +118,8 @@ class Examiner:
             return "wrong"
         name = function_name(problem.signature)
         stubs = [f"def {name}(*args, **named):\n    return {value}\n" for value in STUBS]
-        believed = [fair(await self.judge.tests(stub, [test])).passed for stub in stubs]
-        if all(believed):
+        passes = [fair(await self.judge.tests(stub, [test])).passed for stub in stubs]
+        if all(passes):
             return "checks nothing"
         program = f"{problem.code}\n{problem.setup}\n{test}\nprint({_HELD!r})\n"
         for seed in _HASH_SEEDS:
