@@ -31,7 +31,7 @@ class Row:
     before: str = ""  # path of the measure before training, where it is another
 
 
-PERFECT = ("opponents.kind=perfect", "opponents.share=0.4")
+PERFECT = ("opponents.kind=perfect", "opponents.share=0.3")
 SMOLLM2_TICTACTOE = (*PERFECT, "learn.lr=1e-4", "learn.entropy_end=0.005", "iterations=220")
 # In words, two goods and four turns: the game that nano plays in its terse form.
 SMOLLM2_NEGOTIATION = (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Task
@@ -74,13 +76,22 @@ def is_empty(code: str) -> bool:
     return all(not line or line.startswith("#") for line in lines)
 
 
+def parsed(text: str) -> ast.Module | None:
+    """Python as a tree, or None where it is none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a model's odd escapes are not our user's business
+        try:
+            return ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+@lru_cache(maxsize=4096)
 def formatted(code: str) -> str:
     """A program as Python itself would write it: data sets mix tabs, spaces and styles, which a
     model that imitates them would mix as well. What is no Python stays as it is."""
-    try:
-        return ast.unparse(ast.parse(code))
-    except SyntaxError:
-        return code.strip()
+    tree = parsed(code)
+    return code.strip() if tree is None else ast.unparse(tree)
 
 
 def one_return(code: str) -> tuple[str, str] | None:

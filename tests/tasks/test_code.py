@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 
 import pytest
 
@@ -11,7 +12,7 @@ from sparring.core.types import Task
 from sparring.judge.python.judge import Judge
 from sparring.judge.sandbox import probe
 from sparring.tasks import load_tasks
-from sparring.tasks.code import extract_code, is_empty, problem_of
+from sparring.tasks.code import extract_code, formatted, is_empty, problem_of
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,14 @@ def test_our_own_problems_pass_their_own_tests_and_not_each_others() -> None:
         return [(a.passed, b.passed) for a, b in zip(both[:half], both[half:], strict=True)]
 
     assert set(asyncio.run(judge_all())) == {(True, False)}
+
+
+def test_programs_are_formatted_alike_and_odd_escapes_are_nobodys_business() -> None:
+    odd = "def f(x):\n\treturn x.split('\\.')  # tabs\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert formatted(odd) == "def f(x):\n    return x.split('\\\\.')"
+    assert formatted("print 1\n") == "print 1"
 
 
 def test_our_splits_share_no_problem() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sparring.core.errors import ConfigError
-from sparring.pipelines.adversarial.problems import count_statements, definitions, fault, parsed
+from sparring.pipelines.adversarial.problems import count_statements, definitions, fault
 from sparring.run.lock import writing_file
 from sparring.run.rundir import write_whole
-from sparring.tasks.code import Problem, problem_of
+from sparring.tasks.code import Problem, parsed, problem_of
 from sparring.tasks.source import load_tasks, split_of
 
 _EASY, _MEDIUM = 3, 8  # statements of the reference; MBPP itself grades nothing

@@ -8,6 +8,8 @@ import copy
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+from sparring.tasks.code import parsed
+
 MOST = 12
 _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.Gt),
@@ -32,7 +34,7 @@ Change = Callable[[ast.AST], None]
 @lru_cache(maxsize=1024)
 def mutants(code: str, most: int = MOST) -> tuple[str, ...]:
     """Up to `most` programs that differ from `code` in one place, evenly spread over it."""
-    tree = ast.parse(code)
+    tree = parsed(code) or ast.Module([], [])
     programs: list[str] = []
     for index, node in enumerate(ast.walk(tree)):
         for change in _changes(node):

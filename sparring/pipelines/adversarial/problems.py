@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-import warnings
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Task
-from sparring.tasks.code import Problem, problem_of
+from sparring.tasks.code import Problem, parsed, problem_of
 
 if TYPE_CHECKING:
     from sparring.judge.python.judge import Judge
@@ -110,16 +109,6 @@ def definitions(code: str) -> dict[str, ast.FunctionDef] | None:
     if tree is None:
         return None
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
-def parsed(text: str) -> ast.Module | None:
-    """Python as a tree, or None where it is none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a model's odd escapes are not our user's business
-        try:
-            return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
 
 
 @cache

@@ -19,11 +19,11 @@ from sparring.evaluation.benchmark import batch_size
 from sparring.judge.python.judge import Judge
 from sparring.judge.python.programs import make_judge
 from sparring.pipelines.adversarial.game import DISCRIMINATOR, GENERATOR, AdversarialTests
-from sparring.pipelines.adversarial.problems import function_name, parsed
+from sparring.pipelines.adversarial.problems import function_name
 from sparring.pipelines.adversarial.written_tests import read_tests, refusal
 from sparring.run import checkpoint as checkpoints
 from sparring.run.lines import in_batches
-from sparring.tasks.code import Problem, problem_of
+from sparring.tasks.code import Problem, parsed, problem_of
 from sparring.training import checkpoint_names
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from sparring.core.types import Verdict, VoidGame
 from sparring.judge.python.expressions import evaluate
 from sparring.judge.python.judge import Judge
-from sparring.pipelines.adversarial.problems import function_name, parameters, parsed
-from sparring.tasks.code import Problem, extract_code
+from sparring.pipelines.adversarial.problems import function_name, parameters
+from sparring.tasks.code import Problem, extract_code, parsed
 
 VALID = "valid"
 MOST_CHARS = 500

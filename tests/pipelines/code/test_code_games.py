@@ -77,7 +77,7 @@ EXECUTIONS = [
 
 def test_code_execution_pays_by_how_a_program_ends() -> None:
     episodes = play_all(
-        "code_execution", [{"author": text} for text, _, _ in EXECUTIONS], timeout_s=2
+        "code_execution", [{"author": text} for text, _, _ in EXECUTIONS], timeout_s=1
     )
     found = [(e.rewards["author"], e.facts["end"]) for e in episodes]
     assert found == [(reward, kind) for _, reward, kind in EXECUTIONS]
@@ -113,7 +113,7 @@ TESTED = [
 
 def test_code_tests_pay_the_share_of_tests_passed() -> None:
     replies = [{"author": text} for text, _, _ in TESTED]
-    episodes = play_all("code_tests", replies, task=ADD, timeout_s=2)
+    episodes = play_all("code_tests", replies, task=ADD, timeout_s=1)
     for episode, (text, reward, end) in zip(episodes, TESTED, strict=True):
         assert episode.rewards["author"] == pytest.approx(reward), text
         assert len(episode.verdicts) == 3 and end in episode.facts["end"], text
@@ -223,7 +223,7 @@ GAMES = [  # author, predictor, author's reward, how it ends
 
 def test_code_prediction_and_its_rules() -> None:
     replies = [{"author": author, "predictor": predictor} for author, predictor, _, _ in GAMES]
-    episodes = play_all("code_prediction", replies, timeout_s=2)
+    episodes = play_all("code_prediction", replies, timeout_s=1)
     found = [(e.rewards["author"], e.facts["end"]) for e in episodes]
     assert found == [(reward, end) for _, _, reward, end in GAMES]
     assert all(e.rewards["predictor"] == -e.rewards["author"] for e in episodes)
