@@ -88,3 +88,10 @@ def test_mathematics_is_graded_again_by_another_file_and_paired(tmp_path, monkey
     assert "alone: 0.00;" in out
     # gaps of 100, 100 and -100: a mean of 33.33 and a deviation of 115.47
     assert "base → dpo: +33.33 (-97.33 to +164.00) points" in out
+
+
+def test_a_gain_is_paired_by_problem(monkeypatch):
+    gain = load("prediction", monkeypatch).gain
+    start, end = {"a": -1.0, "b": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}
+    rewards = {("0", "0"): start, ("last", "0"): end}
+    assert gain(rewards, ("0", "0"), ("last", "0")) == "+1.000 (-0.960 to +2.960)"
