@@ -36,7 +36,7 @@ PHASE_NAMES = {
     **{key: f"Evaluation: {name[:1].lower()}{name[1:]}" for key, name in POLICIES.items()},
     **{"sft": "SFT", "dpo": "DPO", "arms_sft": "Arms after SFT", "arms_dpo": "Arms after DPO"},
 }
-_SHOWN = 3  # pairs of each kind, as they were
+_EXAMPLES = 3  # pairs of each kind, as they were
 
 
 def section(run: RunData) -> ReportPart | None:
@@ -139,7 +139,7 @@ def _examples(path: Path) -> str:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             pair = json.loads(line)
             own = examples.setdefault(str(pair["pair_type"]), [])
-            if len(own) < _SHOWN:
+            if len(own) < _EXAMPLES:
                 own.append(pair)
     except (OSError, ValueError, KeyError, TypeError):
         return ""

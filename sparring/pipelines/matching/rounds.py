@@ -33,7 +33,7 @@ from sparring.training.lessons import teach
 from sparring.training.requirements import TRUNCATED_DRAWS
 
 CHECKPOINT = "checkpoint"
-SHOWN = ("score", "agreement", "agreed_turns", "error_rate")  # of the round's own games
+MEASURES = ("score", "agreement", "agreed_turns", "error_rate")  # of the round's own games
 
 
 def round_folder(run: Path, iteration: int) -> Path:
@@ -136,4 +136,4 @@ class Recorded:
 def _measures(episodes: Sequence[Episode]) -> dict[str, float]:
     fair = [e for e in episodes if e.void is None and "bounds" in e.facts]
     stats = matching_measures(fair)
-    return {f"selfplay/{key}": stats[key] for key in SHOWN if key in stats}
+    return {f"selfplay/{key}": stats[key] for key in MEASURES if key in stats}
