@@ -38,6 +38,7 @@ from sparring.learn.packing import at_tokens, check_packing, read_rows
 from sparring.learn.reference import copy_rounded, follow, follow_rate
 from sparring.learn.schedules import learning_rate, linear
 from sparring.learn.scoring import score_logprobs, score_tokens
+from sparring.models.device import out_of_memory
 from sparring.models.logits import logit_shape
 from sparring.models.policies import REFERENCE as REFERENCE
 from sparring.models.policies import Policies
@@ -251,8 +252,8 @@ class Learner:
             try:
                 with self._dropout(*step, name):
                     return self._accumulate(name, lessons)
-            except torch.OutOfMemoryError:
-                if self.world.size > 1 or self.budget <= longest:
+            except RuntimeError as error:
+                if not out_of_memory(error) or self.world.size > 1 or self.budget <= longest:
                     raise
             # Out of the handler: what was being computed is held by the error until here.
             torch.cuda.empty_cache()

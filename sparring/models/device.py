@@ -16,6 +16,13 @@ from sparring.run.machine import check_device, choose_precision, detect
 
 log = logging.getLogger(__name__)
 
+# What libraries say that find no memory by themselves; of a GPU's allocator torch has an error.
+_NO_MEMORY = (
+    "can't allocate memory",
+    "STATUS_ALLOC_FAILED",  # cuBLAS and cuDNN
+    "mha_graph.execute",  # cuDNN's attention has no words of its own for it
+)
+
 _DTYPES = ("float32", "bfloat16", "float16")
 # One process imports torch, and a child of it for each dtype tries a product.
 _TRIAL = """
@@ -115,3 +122,12 @@ def fast_allocations() -> None:
         libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD
     except (OSError, AttributeError):
         return  # another libc: slower, not wrong
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether this is for want of memory, on a GPU or a CPU."""
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
+    )

@@ -16,6 +16,7 @@ from sparring.engines.local.masking import mask_logits
 from sparring.engines.local.rows import Row
 from sparring.engines.local.sampling import draw, uniforms
 from sparring.models.chat import Chat
+from sparring.models.device import out_of_memory
 from sparring.models.policies import Policies
 from sparring.run import interrupt
 
@@ -182,8 +183,3 @@ def stopped(chat: Chat, token_ids: list[int], stops: tuple[str, ...]) -> bool:
     reach = max(len(stop.encode()) for stop in stops) + 8
     tail = chat.decode(token_ids[-reach:])
     return any(stop in tail for stop in stops)
-
-
-def out_of_memory(error: RuntimeError) -> bool:
-    """A GPU's allocator has an error of its own; a CPU's only has words."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

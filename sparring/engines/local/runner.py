@@ -23,7 +23,7 @@ from torch import Tensor
 from sparring.engines.local import torch_ops
 from sparring.engines.local.decode_state import DecodeState
 from sparring.engines.local.decoder import Cache, Decoder
-from sparring.engines.local.generate import out_of_memory, stopped
+from sparring.engines.local.generate import stopped
 from sparring.engines.local.invariant import (
     fastest_sizes,
     invariant_sizes,
@@ -34,6 +34,7 @@ from sparring.engines.local.paged_cache import BLOCK, PagedCache
 from sparring.engines.local.pages import CHUNK, reading
 from sparring.engines.local.rows import Row, draw_again
 from sparring.engines.local.scheduler import Scheduler, Span
+from sparring.models.device import out_of_memory
 from sparring.run import interrupt
 
 log = logging.getLogger(__name__)
@@ -137,7 +138,7 @@ class Runner:
         try:
             self._round(ended)
         except Exception as error:
-            if not isinstance(error, RuntimeError) or not out_of_memory(error):
+            if not out_of_memory(error):
                 return ended + self.abort(error)
             message = str(error)
         if message:  # out of the handler: what was allocated is held by the error until here
