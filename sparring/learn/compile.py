@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
 from sparring.learn.activation_checkpointing import layers_of
 from sparring.run.config import LearnConfig
@@ -38,8 +39,8 @@ def compiles(model: Any, config: LearnConfig) -> bool:
 @contextmanager
 def fused(model: Any, graphs: bool = False) -> Iterator[None]:
     """Layers called in this block are compiled at the first call. All layers of a model share one
-    code, and torch compiles it once; other lengths than the first make it general. With `graphs`
-    each layer's kernels are captured, and launched as one from then on."""
+    code, and torch compiles it once, for any number and length of rows. With `graphs` each layer's
+    kernels are captured, for each shape anew, and launched as one from then on."""
     keep_compilations()
     layers = list(layers_of(model, "learn.compile"))
     if graphs:
@@ -48,7 +49,8 @@ def fused(model: Any, graphs: bool = False) -> Iterator[None]:
         own = _forwards.setdefault(layer, {})
         if graphs not in own:
             mode = "reduce-overhead" if graphs else None
-            own[graphs] = torch.compile(_plain(layer), backend=BACKEND, mode=mode)
+            forward = torch.compile(_plain(layer), backend=BACKEND, mode=mode)
+            own[graphs] = forward if graphs else _of_any_shape(forward)
         layer.forward = own[graphs]
     try:
         yield
@@ -76,3 +78,20 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def _plain(layer: Any) -> Callable[..., Any]:
     forward: Callable[..., Any] = type(layer).forward.__get__(layer)
     return forward
+
+
+def _of_any_shape(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Tell the compiler which sizes change, rows and length, so that it does not compile for the
+    first ones it meets and then again for others."""
+
+    def marked(*args: Any, **words: Any) -> Any:
+        for given in (*args, *words.values()):
+            for tensor in given if isinstance(given, tuple) else (given,):
+                if isinstance(tensor, Tensor):
+                    # A mask's are rows, heads, length, length; all others' begin with rows, length.
+                    changing = (0, 2, 3) if tensor.dim() == 4 else range(min(2, tensor.dim()))
+                    indices = [i for i in changing if tensor.shape[i] > 1]
+                    torch._dynamo.maybe_mark_dynamic(tensor, indices)
+        return forward(*args, **words)
+
+    return marked

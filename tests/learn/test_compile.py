@@ -55,3 +55,19 @@ def test_the_same_gradients(make_samples, monkeypatch, weights, again):
     assert len(plain) == len(fused) > 10
     for one, other in zip(plain, fused, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_layers_are_compiled_once_for_all_shapes(monkeypatch):
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(compile, "BACKEND", count)
+    model = load_model("nano")[0]
+    for rows, length in ((4, 64), (6, 128), (3, 192)):
+        ids_RT = torch.ones(rows, length, dtype=torch.long)
+        with compile.fused(model):
+            model.get_decoder()(input_ids=ids_RT, use_cache=False)
+    assert len(graphs) == 1
