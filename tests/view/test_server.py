@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import runpy
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,13 @@ def test_the_index_follows_files_that_change_and_go(tmp_path: Path) -> None:
     file.unlink()
     index.update()
     assert index.page({})["count"] == 0 and index.read("000001", 0) is None
+
+
+def test_the_benchmarks_run_is_indexed_whole(tmp_path: Path) -> None:
+    make_run = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "view.py"))["make_run"]
+    index = EpisodeIndex(make_run(tmp_path / "run", 8), tmp_path / "cache")
+    index.update()
+    assert index.page({})["count"] == 8 and sum(index.facets()["outcome"].values()) == 8
 
 
 def test_files_of_another_version_are_counted_and_not_passed_over(tmp_path: Path) -> None:
