@@ -78,7 +78,9 @@ def test_two_runs_in_one_folder_are_one_run(tmp_path: Path) -> None:
     until = time.monotonic() + 120
     while not facts(tmp_path / "run") and time.monotonic() < until:
         time.sleep(0.02)
+    first.send_signal(signal.SIGSTOP)  # it would be done before the second has come to its lock
     second = sparring(*words, "--resume", cwd=tmp_path)
+    first.send_signal(signal.SIGCONT)
     assert second.code == 2, second.err
     assert f"process {first.pid} on " in second.err and "train kuhn" in second.err
     assert first.poll() is None
