@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import os
 import random
 from collections import defaultdict
 from functools import cache
@@ -21,6 +22,9 @@ from sparring.tasks import load_tasks
 
 PROGRAMS = [task.data for task in load_tasks("shipped:equivalence_python", None)]
 RULES = {**dict.fromkeys(KEEP, True), **dict.fromkeys(BREAK, False)}
+# Steps of the search for a difference; pairs that have none take all. SPARRING_FULL=1 takes
+# as many as a run does.
+WORK = 20_000_000 if os.environ.get("SPARRING_FULL") == "1" else 2_000_000
 RULES |= {name: keeps for name, (keeps, _) in WHOLE.items()}
 
 
@@ -65,7 +69,7 @@ def test_rules_keep_or_break_meaning_as_the_checker_sees_it() -> None:
     cases = [case for rule in found for case in rng.sample(found[rule], min(2, len(found[rule])))]
 
     async def go() -> list[Verdict]:
-        async with PythonChecker(crosshair_paths=0, inputs=20) as checker:
+        async with PythonChecker(crosshair_paths=0, inputs=20, work=WORK) as checker:
             return await asyncio.gather(
                 *(checker.attack(code, r.code, function) for code, function, r in cases)
             )
