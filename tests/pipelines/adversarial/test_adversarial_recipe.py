@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import signal
@@ -14,6 +15,7 @@ from lives import Life, Moment, events, facts, sparring
 
 from sparring.core.errors import ConfigError
 from sparring.judge.sandbox import probe
+from sparring.pipelines.adversarial.crossplay import crossplay
 from sparring.run import checkpoint
 from sparring.run.config import Config, ScheduleConfig, load_recipe
 from sparring.run.machine import detect, settle
@@ -301,3 +303,20 @@ def test_a_discriminator_learns_to_break_programs(tmp_path: Path) -> None:
     assert all(t.trainable == (t.seat == "discriminator") for t in turns)
     small = train(load_recipe("adversarial-discriminator", smoke=True), tmp_path / "smoke")
     assert [line["iteration"] for line in facts(small.path)] == [1, 2, 3]
+
+
+def test_both_seats_are_fitted_to_examples_and_meet_the_base_model(tmp_path: Path) -> None:
+    overrides = [
+        *("games.adversarial_tests.stages=[code]", "collect.episodes=2", "evaluate.games=2"),
+        "schedule={enabled: true, discriminator: 1, generator: 0, alternating: 0}",
+        "begin={generator: 'perfect:4', discriminator: 'perfect:4'}",
+        "tracking.tensorboard=false",
+    ]
+    run = train(load_recipe("adversarial-warm", overrides, smoke=True), tmp_path / "run")
+    first = facts(run.path)[0]
+    assert first["imitation/lessons"] == 8
+    assert {"imitation/generator/loss", "imitation/discriminator/loss"} <= set(first)
+    asyncio.run(crossplay(run, 1))
+    met = json.loads((run.path / "crossplay.json").read_text())
+    assert met["names"] == ["untrained", "after imitation", "stage 1"] and met["problems"] == 1
+    assert met["interval_95"][0][0][0] == 0 and set("".join(met["broken"][2])) <= {"0", "1"}
