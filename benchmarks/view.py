@@ -49,8 +49,8 @@ def make_run(folder: Path, games: int) -> Path:
     """A run's folder with this many games on record, no two iterations alike."""
     game = load_game("tictactoe", style="short")
     engine, seating = ScriptedEngine({"main": play_random}), dict.fromkeys(game.seats, "main")
-    iterations = max(1, games // PER_ITERATION)
-    for iteration in range(iterations):
+    iterations = range(1, max(1, games // PER_ITERATION) + 1)
+    for iteration in iterations:
         seeds = [derive(0, iteration, n) for n in range(min(games, PER_ITERATION))]
         jobs = [
             Job(f"{iteration}-{n}", "tictactoe", game, game.task(seed), seed, seating)
@@ -60,7 +60,7 @@ def make_run(folder: Path, games: int) -> Path:
         path = folder / "episodes" / f"{iteration:06d}.jsonl.gz"
         write_episodes(path, asyncio.run(collect(jobs, engine.act)))
     (folder / "config.yaml").write_text(dump(make_config({"games": {"tictactoe": {}}})))
-    lines = [json.dumps({"iteration": n, "learn/entropy": 1 / (n + 1)}) for n in range(iterations)]
+    lines = [json.dumps({"iteration": n, "learn/entropy": 1 / n}) for n in iterations]
     (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     return folder
 
@@ -85,7 +85,7 @@ def measure_pages(run: Path, address: str, repeats: int) -> dict[str, Any]:
             return time.perf_counter() - started
 
         games("")
-        queries = {"first page": "", "one iteration": "?iteration=0", "X wins": "?outcome=X+wins"}
+        queries = {"first page": "", "one iteration": "?iteration=1", "X wins": "?outcome=X+wins"}
         figures = {
             name: repeated(partial(games, query), repeats) for name, query in queries.items()
         }
