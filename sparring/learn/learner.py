@@ -263,11 +263,10 @@ class Learner:
     def _accumulate(self, name: str, lessons: list[Lesson]) -> Stats:
         """Forward and backward over one optimizer batch, in micro-batches."""
         most = self.world.most(len(lessons), self.config.micro_batch)
-        width = None
         if self.config.packing:
             micro_batches, width = pack(lessons, self.budget, most)
         else:
-            micro_batches = by_budget(lessons, self.budget, most)
+            micro_batches, width = by_budget(lessons, self.budget, most), None
         totals = Totals(
             sequences=len(lessons),
             tokens=sum(sum(s.mask) for lesson in lessons for s in members(lesson)),

@@ -4,7 +4,6 @@ a paged cache. On a GPU with Triton's kernels and captured decode steps, on a CP
 A row's numbers do not depend on who shares its pass. Matrix products are padded to numbers of rows
 that give each row the same bits (`invariant` tries them on the model's own weights), attention sums
 positions up in an order that the row alone decides, and each request draws with its own seed.
-
 Shapes: N tokens, B rows, V vocabulary, W blocks of a row.
 """
 
