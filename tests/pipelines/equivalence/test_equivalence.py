@@ -162,7 +162,8 @@ def test_a_scripted_alice_is_always_right(share: float) -> None:
 
 @jail
 def test_programs_can_hold_both_seats_as_a_warm_start_of_alice_has_them() -> None:
-    episode = play(None, seating={"alice": "scripted", "bob": "scripted"}, samples=8)
+    seating = {"alice": "scripted", "bob": "scripted"}
+    episode = play(None, seating=seating, samples=8, share=1.0, work=0)
     assert episode.facts["end"] == "accepted" and episode.facts["unparseable"] == 0
     assert {a["answer"] for a in episode.facts["answers"]} == {True, False}
 
