@@ -20,26 +20,24 @@ from starlette.routing import Route
 
 from sparring.core.types import Request, Sampling, Turn, VoidGame, derive
 from sparring.engines.local.engine import TransformersEngine
-from sparring.models.chat import RAW
+from sparring.engines.serve_request import (
+    BadRequest,
+    read_body,
+    read_messages,
+    read_number,
+    read_prompts,
+    read_stops,
+)
 from sparring.models.thinking import CLOSE, OPEN, split_thinking
 
 log = logging.getLogger(__name__)
 _COMPLETION_TOKENS, _MOST_CHOICES = 16, 128  # as in OpenAI's own API
 _SEEDS = 2**63  # seeds are signed numbers of 64 bits
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _UNSUPPORTED: dict[str, Any] = {  # and the value of each that changes nothing
     "tools": [], "functions": [], "response_format": {"type": "text"}, "logit_bias": {},
     "frequency_penalty": 0, "presence_penalty": 0, "repetition_penalty": 1, "min_p": 0,
     "top_logprobs": 0, "echo": False, "suffix": "", "include_stop_str_in_output": False,
 }  # fmt: skip
-
-
-class BadRequest(Exception):
-    """What the client asked for cannot be done; the message says why."""
-
-    def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 @dataclass
@@ -94,7 +92,7 @@ class Server:
 
     async def _answer(self, http: HttpRequest, *, chat: bool) -> Response:
         try:
-            body = await _body(http)
+            body = await read_body(http)
             plan = self._plan(body, chat)
             if body.get("stream"):
                 return StreamingResponse(self._stream(plan), media_type="text/event-stream")
@@ -119,9 +117,9 @@ class Server:
             if body.get(key) not in (None, neutral):
                 raise BadRequest(f"{key} is not supported here; leave it out")
         words = len(self.engine.chat.tokenizer)
-        prompts = [_messages(body)] if chat else _prompts(body.get("prompt"), words)
+        prompts = [read_messages(body)] if chat else read_prompts(body.get("prompt"), words)
         with_ids = [(m, i or self._ids(m)) for m, i in prompts]
-        choices = _number(body, "n", 1, low=1, high=_MOST_CHOICES)
+        choices = read_number(body, "n", 1, low=1, high=_MOST_CHOICES)
         seed = body.get("seed")
         logprobs = body.get("logprobs")
         return _Plan(
@@ -148,11 +146,11 @@ class Server:
         limit_key = "max_completion_tokens" if body.get("max_completion_tokens") else "max_tokens"
         most = room if chat else min(room, _COMPLETION_TOKENS)
         return Sampling(
-            temperature=float(_number(body, "temperature", 1.0, low=0, high=100)),
-            top_p=float(_number(body, "top_p", 1.0, low=1e-6, high=1)),
-            top_k=max(0, int(_number(body, "top_k", 0, low=-1, high=10**9))),
-            max_tokens=int(_number(body, limit_key, most, low=1, high=10**9)),
-            stop=_stops(body),
+            temperature=float(read_number(body, "temperature", 1.0, low=0, high=100)),
+            top_p=float(read_number(body, "top_p", 1.0, low=1e-6, high=1)),
+            top_k=max(0, int(read_number(body, "top_k", 0, low=-1, high=10**9))),
+            max_tokens=int(read_number(body, limit_key, most, low=1, high=10**9)),
+            stop=read_stops(body),
         )
 
     def _requests(self, plan: _Plan) -> list[tuple[Request, list[int]]]:
@@ -299,70 +297,6 @@ def serve(
     app = Server(*load_engine(policy, device=device, dtype=dtype), policy).app()
     ready()
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=sockets)
-
-
-async def _body(http: HttpRequest) -> dict[str, Any]:
-    try:
-        body = await http.json()
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the request is no JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise BadRequest("the request must be a JSON object")
-    return body
-
-
-def _messages(body: dict[str, Any]) -> tuple[list[dict[str, str]], list[int]]:
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise BadRequest("messages must be a list with at least one message")
-    return list(map(_message, messages)), []
-
-
-def _message(message: Any) -> dict[str, str]:
-    if not isinstance(message, dict) or message.get("role") not in _ROLES:
-        raise BadRequest(f"every message must have a role: one of {', '.join(_ROLES)}")
-    content = message.get("content")
-    if isinstance(content, list):
-        if any(not isinstance(part, dict) or part.get("type") != "text" for part in content):
-            raise BadRequest("of the parts of a message only those of the type text can be read")
-        content = "".join(part.get("text", "") for part in content)
-    if not isinstance(content, str):
-        raise BadRequest("every message must have a text as its content")
-    return {"role": _ROLES[message["role"]], "content": content}
-
-
-def _stops(body: dict[str, Any]) -> tuple[str, ...]:
-    stop = body.get("stop") or []
-    stops = [stop] if isinstance(stop, str) else stop
-    if not isinstance(stops, list) or not all(isinstance(one, str) and one for one in stops):
-        raise BadRequest("stop must be a text or a list of texts, none of them empty")
-    return tuple(stops)
-
-
-def _prompts(prompt: Any, words: int) -> list[tuple[list[dict[str, str]], list[int]]]:
-    """A text, token ids, or several of either."""
-    if isinstance(prompt, str) or (
-        isinstance(prompt, list) and prompt and isinstance(prompt[0], int)
-    ):
-        prompt = [prompt]
-    if not isinstance(prompt, list) or not prompt:
-        raise BadRequest("prompt must be a text, token ids, or a list of either")
-    prompts = []
-    for one in prompt:
-        text, ids = (one, []) if isinstance(one, str) else ("", one)
-        if not isinstance(ids, list) or not all(type(i) is int and 0 <= i < words for i in ids):
-            raise BadRequest(f"token ids must be whole numbers from 0 to {words - 1}")
-        prompts.append(([{"role": RAW, "content": text}], ids))
-    return prompts
-
-
-def _number(body: dict[str, Any], key: str, default: float, *, low: float, high: float) -> float:
-    value = body.get(key)
-    if value is None:
-        return default
-    if not isinstance(value, int | float) or not low <= value <= high:
-        raise BadRequest(f"{key} must be a number from {low:g} to {high:g}, not {value!r}")
-    return value
 
 
 async def _unless_gone(http: HttpRequest, work: Any) -> Any:

@@ -145,6 +145,21 @@ class Chat:
     def decode(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
+    def streamed(self, on_text: Callable[[str], None]) -> Callable[[int], None]:
+        """A function of a reply's tokens, one after another, that passes their text on."""
+        ids: list[int] = []
+        sent = ""
+
+        def on_token(token: int) -> None:
+            nonlocal sent
+            ids.append(token)
+            text = self.decode(ids)
+            if not text.endswith("\ufffd"):  # half a character waits for its other half
+                on_text(text[len(sent) :])
+                sent = text
+
+        return on_token
+
     def _end(self, ids: list[int]) -> str:
         """The special token that a reply ended with, if any; not every model closes with eos."""
         added = self.tokenizer.added_tokens_decoder.get(ids[-1]) if ids else None

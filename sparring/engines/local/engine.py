@@ -144,20 +144,7 @@ class TransformersEngine(OwnEngine):
 
     def _on_token(self, request: Request) -> Callable[[int], None] | None:
         on_text = self._listeners.pop(id(request), None)
-        if on_text is None:
-            return None
-        ids: list[int] = []
-        sent = ""
-
-        def on_token(token: int) -> None:
-            nonlocal sent
-            ids.append(token)
-            text = self.chat.decode(ids)
-            if not text.endswith("\ufffd"):  # half a character waits for its other half
-                on_text(text[len(sent) :])
-                sent = text
-
-        return on_token
+        return None if on_text is None else self.chat.streamed(on_text)
 
     @contextmanager
     def outside(self) -> Iterator[None]:
