@@ -89,7 +89,7 @@ def _crossplay(result: Mapping[str, Any]) -> str:
         "How often a discriminator (row) breaks the program of a generator (column), over "
         f"{number(result.get('problems', 0))} problems. {_race(result.get('over_time') or [])}"
     )
-    return _card("Yesterday's players", note, ["", *names], rows)
+    return _card("Cross-play of the stages", note, ["", *names], rows)
 
 
 def _race(stages: Sequence[Mapping[str, float]]) -> str:

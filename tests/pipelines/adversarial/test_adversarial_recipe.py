@@ -121,7 +121,7 @@ def test_the_whole_recipe_on_nano(tmp_path: Path) -> None:
     assert {"problem", "test", "broke", "ran", "stages"} == set(bugs["most"][0])
     page = (run.path / "report.html").read_text()
     assert_tables_align(run.path / "report.html")
-    for title in ("Stage by stage", "Yesterday&#x27;s players", "Tests that found bugs"):
+    for title in ("Stage by stage", "Cross-play of the stages", "Tests that found bugs"):
         assert title in page or title.replace("&#x27;", "'") in page
 
 
