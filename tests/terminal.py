@@ -51,6 +51,12 @@ class Terminal:
         return self.process.wait(max(1, deadline - time.monotonic()))
 
 
+def _take_the_terminal() -> None:
+    """So that Ctrl-C reaches the command, also where whoever started the tests ignores it."""
+    ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def on_terminal(words: Sequence[str], cwd: Path, columns: int = 80) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
@@ -64,7 +70,7 @@ def on_terminal(words: Sequence[str], cwd: Path, columns: int = 80) -> Iterator[
         stderr=theirs,
         env=environment,
         start_new_session=True,
-        preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C reaches it
+        preexec_fn=_take_the_terminal,
     )
     os.close(theirs)
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sparring.core.tree import Policy, Tree
@@ -107,8 +108,6 @@ def illegal_mass(policy: Policy) -> float:
 def best_response(tree: Tree, policy: Policy, seat: int) -> tuple[float, Choices]:
     """What the best response of a seat expects when the others follow the policy, and its action
     at every information state of that seat."""
-    # Several calls deep for each move of a game of up to 250.
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))
     reach = _reach(tree, policy, skip=seat)
     members: list[list[int]] = [[] for _ in tree.infosets]
     for number, node in enumerate(tree.nodes):
@@ -146,7 +145,20 @@ def best_response(tree: Tree, policy: Policy, seat: int) -> tuple[float, Choices
             choices[infoset] = worth.index(max(worth))
         return choices[infoset]
 
-    return value(len(tree.nodes) - 1), choices
+    with _deep_calls():
+        return value(len(tree.nodes) - 1), choices
+
+
+@contextmanager
+def _deep_calls() -> Iterator[None]:
+    """Room for several calls for each move of a game of up to 250; nobody else is to notice, for
+    what a program's deep values are to a judge depends on it."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 5000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 def _reach(tree: Tree, policy: Policy, skip: int = -1) -> list[float]:

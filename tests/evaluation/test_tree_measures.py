@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import sys
 from collections import Counter
 from typing import Any
 
@@ -124,6 +125,13 @@ def test_every_equilibrium_has_none_and_the_value_of_the_game(alpha):
     assert best_response(mixed(policy), 0) == pytest.approx(-1 / 18)
     assert best_response(mixed(policy), 1) == pytest.approx(1 / 18)
     assert exploitability(mixed(policy | {"Q": 0.3})) > 0.001
+
+
+def test_the_depth_of_calls_is_as_it_was() -> None:
+    tree = KuhnPoker().tree()
+    before = sys.getrecursionlimit()
+    exploit(tree, [[0.5, 0.5]] * len(tree.infosets))
+    assert sys.getrecursionlimit() == before
 
 
 def test_what_is_illegal_costs_the_forfeit() -> None:

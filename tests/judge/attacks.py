@@ -761,7 +761,7 @@ def parsers() -> None:
     raw("nested objects", "b'{\"a\":' * 500_000", "exception")
     raw(
         "nested values",
-        "b'{\"values\": [' + b'[\"l\",' * 900 + b'1' + b']' * 900 + b']}'",
+        "b'{\"values\": [' + b'[\"l\",' * 9_000 + b'1' + b']' * 9_000 + b']}'",
         "exception",
     )
     raw("a number of a million digits", "b'{\"values\": [' + b'9' * 1_000_000 + b']}'", "exception")
