@@ -38,35 +38,34 @@ def make_jobs(
         learning &= {step.seat}
         stages = None if config.schedule.together else frozenset({step.name})
     tables = -(-config.collect.episodes // config.collect.group)
-    jobs = []
-    first = batch * tables * config.collect.group
-    last = None
-    for i in range(first, first + config.collect.episodes):
-        table, seed = i // config.collect.group, derive(config.seed, iteration, i)
-        if (
-            table != last
-        ):  # what all games of a group have in common, for it compares like with like
-            last, of_group = table, derive(config.seed, iteration, "group", table)
-            name = random.Random(of_group).choices(names, weights)[0]
-            game, given = games[name], (tasks or {}).get(name)
-            index = (iteration - 1) * tables + table
-            if batch:  # any position: the iterations' first batches take all tasks in turn
-                index = derive(of_group, "replacement")
-            own_task = None if given else game.task(of_group)
-            seating = opponents.seating(game.seats, index, derive(of_group, "seating"))
-        jobs.append(
-            Job(
-                id=f"{iteration}-{i}",
-                name=name,
-                game=game,
-                task=own_task
-                or gate.choose_task(name, game.suited(given or (), seed), config.seed, index),
-                seed=seed,
-                seating=seating,
-                group=f"{iteration}-{table}",
-                learned=learned,
-                learning=learning,
-                stages=stages,
+    jobs = list[Job]()
+    first = batch * tables
+    for table in range(first, first + tables):
+        # What the games of a group share: it is to compare like with like.
+        of_group = derive(config.seed, iteration, "group", table)
+        name = random.Random(of_group).choices(names, weights)[0]
+        game, given = games[name], (tasks or {}).get(name)
+        index = (iteration - 1) * tables + table
+        if batch:  # any position: the iterations' first batches take all tasks in turn
+            index = derive(of_group, "replacement")
+        own_task = None if given else game.task(of_group)
+        seating = opponents.seating(game.seats, index, derive(of_group, "seating"))
+        numbers = range(table * config.collect.group, (table + 1) * config.collect.group)
+        for i in numbers[: config.collect.episodes - len(jobs)]:
+            seed = derive(config.seed, iteration, i)
+            jobs.append(
+                Job(
+                    id=f"{iteration}-{i}",
+                    name=name,
+                    game=game,
+                    task=own_task
+                    or gate.choose_task(name, game.suited(given or (), seed), config.seed, index),
+                    seed=seed,
+                    seating=seating,
+                    group=f"{iteration}-{table}",
+                    learned=learned,
+                    learning=learning,
+                    stages=stages,
+                )
             )
-        )
     return jobs

@@ -236,6 +236,6 @@ def roll_back(run: RunDir, parts: Parts, iteration: int, reason: str) -> None:
     log.warning(
         f"ROLLED BACK at iteration {iteration}: {reason}. The weights are those of "
         f"{checkpoint.step_name(step)} again, with {config.lr_factor:g} of the learning rate "
-        f"({guard.rollbacks} of at most {config.most} times). If the run was well, raise that "
+        f"({guard.rollbacks} of at most {config.most} times). If the run was well, change that "
         "limit or say guard.enabled=false; if not, lower learn.lr"
     )

@@ -124,9 +124,20 @@ def _header(run: RunData, parts: Sequence[ReportPart]) -> str:
     lead = next((part.lead for part in parts if part.lead), _sentence(run, names))
     return (
         f'<header class="hero"><p class="eyebrow">Training report</p><h1>{esc(_title(run))}</h1>'
-        f'<p class="lead">{esc(lead)}</p>{fragment}<dl class="facts">{rows}</dl>'
+        f'<p class="lead">{esc(lead)}</p>{_alarms(run)}{fragment}<dl class="facts">{rows}</dl>'
         "</header>"
     )
+
+
+def _alarms(run: RunData) -> str:
+    """Roll-backs and what else went wrong, before any figure is read."""
+    entries = "".join(
+        f'<li class="notice alarm"><b>{esc(event_title(event))}</b> '
+        f"at iteration {esc(event.get('iteration', 0))}<p>{esc(event.get('detail') or '')}</p></li>"
+        for event in run.events
+        if not is_calm(event)
+    )
+    return f'<ul class="notices">{entries}</ul>' if entries else ""
 
 
 def _iterations(run: RunData) -> int:

@@ -171,6 +171,10 @@ def test_ladder_events_config_and_versions_are_there(page: Page) -> None:
     assert "+356 (+298 to +414)" in page.words and "−402 (−459 to −345)" in page.words
     assert all([e["iteration"] for e in chart["events"]] == [34, 71] for chart in page.charts)
     assert "Rolled back iteration 71" in page.words
+    # And first of all above the figures, with the reason.
+    alarm = page.words.index("Rolled back at iteration 71")
+    assert alarm < page.words.index("Iterations")
+    assert "entropy fell" in page.words[alarm : alarm + 80]
     assert "lr_floor: 0.05" in page.words
     assert "Report made with Python" in page.words
 

@@ -4,6 +4,7 @@ a paged cache. On a GPU with Triton's kernels and captured decode steps, on a CP
 A row's numbers do not depend on who shares its pass. Matrix products are padded to numbers of rows
 that give each row the same bits (`invariant` tries them on the model's own weights), attention sums
 positions up in an order that the row alone decides, and each request draws with its own seed.
+
 Shapes: N tokens, B rows, V vocabulary, W blocks of a row.
 """
 
@@ -68,7 +69,8 @@ class Runner:
     ) -> None:
         with torch.inference_mode(False), torch.no_grad():
             self.decoder = Decoder.of(model)
-        self.chat, self.device, self.dtype = chat, model.device, model.dtype
+        self.device, self.dtype = model.device, model.dtype
+        self._stopped = partial(stopped, chat)  # by a stop string
         self.kit: Any = torch_ops
         if kernels:
             from sparring.engines.local import kernels as triton_kernels
@@ -163,7 +165,7 @@ class Runner:
         # One look at all first tokens: the device goes on reading while the host prepares.
         for some, tokens, logprobs in drawn:
             for row, token, logprob in zip(some, tokens.tolist(), logprobs.tolist(), strict=True):
-                self._append(row, [token], [logprob])
+                row.append([token], [logprob], self.ends, self._stopped)
         ended += scheduler.settle()  # now: they are to be given back whatever goes wrong below
         rows = scheduler.speaking(self._steps())
         if rows:
@@ -323,9 +325,6 @@ class Runner:
             return draw_again(rows, logits_BV, seed_B, drawn_B, token_B, logprob_B)
         return token_B, logprob_B
 
-    def _append(self, row: Row, tokens: list[int], logprobs: list[float]) -> None:
-        row.append(tokens, logprobs, self.ends, partial(stopped, self.chat))
-
     # ── drawing token after token ───────────────────────────────────────────────────────────────
 
     def _decode(self, rows: list[Row]) -> None:
@@ -355,7 +354,7 @@ class Runner:
         tokens = state.token_SB[:steps, :n].T.tolist()
         logprobs = state.logprob_SB[:steps, :n].T.tolist()
         for row, ids, values in zip(rows, tokens, logprobs, strict=True):
-            self._append(row, ids, values)
+            row.append(ids, values, self.ends, self._stopped)
             row.computed = row.length - 1
 
     @cached_property
