@@ -162,7 +162,7 @@ class InProcess:
 
     async def _send_handles(self, weights: dict[str, Any]) -> None:
         """vLLM's own weight transfer by CUDA IPC: its worker copies from this process's memory.
-        Written for vLLM 0.32 and not tried on a GPU yet."""
+        Since an update has a start and an end (0.32; not 0.20), a handle is its arguments alone."""
         import torch
         from torch.multiprocessing.reductions import reduce_tensor
         from vllm.distributed.weight_transfer.base import (
@@ -170,22 +170,26 @@ class InProcess:
             WeightTransferUpdateRequest,
         )
 
+        in_parts = hasattr(self._llm, "start_weight_update")
         if not self._connected:
-            request = WeightTransferInitRequest(init_info={"packed": False})
+            request = WeightTransferInitRequest(init_info={"packed": False} if in_parts else {})
             await self._llm.init_weight_transfer_engine(request)
             self._connected = True
-        device = next(iter(weights.values())).device
-        gpu = str(torch.cuda.get_device_properties(device).uuid)
-        handles = [{gpu: reduce_tensor(tensor.contiguous())[1]} for tensor in weights.values()]
+        tensors = [tensor.contiguous() for tensor in weights.values()]  # kept until they are read
+        gpu = str(torch.cuda.get_device_properties(tensors[0].device).uuid)
+        reduced = [reduce_tensor(tensor) for tensor in tensors]
+        handles = [{gpu: whole[1] if in_parts else whole} for whole in reduced]
         info = {
             "names": list(weights),
-            "dtype_names": [str(t.dtype).removeprefix("torch.") for t in weights.values()],
-            "shapes": [list(t.shape) for t in weights.values()],
+            "dtype_names": [str(t.dtype).removeprefix("torch.") for t in tensors],
+            "shapes": [list(t.shape) for t in tensors],
             "ipc_handles_pickled": base64.b64encode(pickle.dumps(handles)).decode(),
         }
-        await self._llm.start_weight_update()
+        if in_parts:
+            await self._llm.start_weight_update()
         await self._llm.update_weights(WeightTransferUpdateRequest(update_info=info))
-        await self._llm.finish_weight_update()
+        if in_parts:
+            await self._llm.finish_weight_update()
 
     async def unload(self, adapter: Adapter) -> None:
         await self._llm.remove_lora(adapter.number)
