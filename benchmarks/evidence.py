@@ -31,17 +31,22 @@ class Row:
     before: str = ""  # path of the measure before training, where it is another
 
 
-PERFECT = ("opponents.kind=perfect", "opponents.share=0.3")
-SMOLLM2_TICTACTOE = (*PERFECT, "learn.lr=1e-4", "learn.entropy_end=0.005", "iterations=220")
+# Fitted to perfect play a little, then self-play with a perfect opponent in four games of ten.
+SMOLLM2_TICTACTOE = (
+    "begin.main=perfect:3000", "imitation={epochs: 2, lr: 1e-4, batch: 128}",
+    "opponents.kind=perfect", "opponents.share=0.4", "learn.lr=5e-5", "learn.lr_floor=0.1",
+    "learn.entropy=0.03", "learn.entropy_end=0.003", "iterations=80", "evaluate.every=40",
+    "evaluate.games=1000", "evaluate.final=1000",
+)  # fmt: skip
 # In words, two goods and four turns: the game that nano plays in its terse form.
 SMOLLM2_NEGOTIATION = (
     "policy=smollm2", "games.negotiation={style: short, goods: [Wood, Gold], cap: 4}",
     "sampling.mask_actions=false", "begin.main=scripted:3000",
     "imitation={epochs: 2, lr: 1e-4, batch: 64}", "credit.kind=role_baseline", "learn.lr=1e-5",
-    "learn.entropy=0.002", "learn.entropy_end=0.002", "iterations=20", "collect.episodes=256",
+    "learn.entropy=0.002", "learn.entropy_end=0.002", "iterations=20", "collect.episodes=512",
 )  # fmt: skip
 SMOLLM2_MATCHING = (
-    "policy=smollm2", "curriculum={}", "begin.main=scripted:8000", "learn.lr=1e-5",
+    "policy=smollm2", "curriculum={}", "begin.main=scripted:12000", "learn.lr=2e-5",
     "learn.batch=256",
 )  # fmt: skip
 ALICE = (
@@ -63,6 +68,11 @@ ROWS = {
     "tictactoe-smollm2": Row(
         "SPIRAL", "SmolLM2", "lost to perfect play ↓", "tictactoe/perfect/losses",
         "tictactoe-smollm2", SMOLLM2_TICTACTOE,
+    ),
+    "tictactoe-smollm2-long": Row(
+        "SPIRAL, three times the steps", "SmolLM2", "lost to perfect play ↓",
+        "tictactoe/perfect/losses", "tictactoe-smollm2",
+        (*SMOLLM2_TICTACTOE, "iterations=240", "learn.horizon=80"),
     ),
     "kuhn": Row("SPIRAL", "nano", "exploitability ↓", "kuhn/exact/exploitability", "kuhn"),
     "kuhn-masked": Row(
@@ -88,7 +98,10 @@ ROWS = {
     "matching-warm": Row("matching", "nano", "score ↑", "matching/exact/score", "matching-warm"),
     "matching-smollm2": Row(
         "matching, 3 × 3, terse", "SmolLM2", "score ↑", "matching/exact/score", "matching-warm",
-        (*SMOLLM2_MATCHING, "imitation={epochs: 3, lr: 5e-5, batch: 128}", "iterations=20"),
+        (
+            *SMOLLM2_MATCHING, "games.matching.spaced=true", "iterations=20",
+            "imitation={epochs: 4, lr: 2e-4, batch: 128}",
+        ),
     ),
     "matching-words": Row(
         "matching, 2 × 2, in words", "SmolLM2", "score ↑", "matching/exact/score", "matching-warm",
@@ -120,7 +133,11 @@ ROWS = {
     "adversary-warm": Row(
         "adversary", "SmolLM2", "held-out tests passed, from imitation on ↑",
         "eval/adversarial_tests/held_out/pass_rate_baseline", "adversarial-warm",
-        ("tasks.source=mbpp.json", "tasks.holdout=0.3", "evaluate.games=75"),
+        (
+            "tasks.source=mbpp.json", "tasks.holdout=0.3", "evaluate.games=75",
+            "evaluate.ladder=100", "imitation={epochs: 4, lr: 3e-4, batch: 16}",
+            "schedule.discriminator=2", "schedule.generator=3",
+        ),
     ),
     "code": Row(
         "code", "SmolLM2", "MBPP passed ↑", "mbpp_eval/pass_rate", "grpo-code-execution"
@@ -128,7 +145,23 @@ ROWS = {
     "code-tests": Row(
         "code", "SmolLM2", "MBPP passed, from imitation on ↑", "mbpp_eval/pass_rate",
         "grpo-code-tests",
-        (*MBPP, "mbpp.data=mbpp.jsonl", "begin.main=scripted:474"),
+        (
+            *MBPP, "mbpp.data=mbpp.jsonl", "mbpp.k=[1, 10]", "mbpp.temperature=0.8",
+            "begin.main=scripted:474", "iterations=40", "mbpp.every=40", "learn.lr=2e-5",
+            "learn.schedule=linear",
+        ),
+    ),
+    "prediction": Row(
+        "code, prediction game", "SmolLM2", "author's reward against a predictor that learns ↑",
+        "reward/code_prediction/author", "grpo-code-game",
+        (
+            *MBPP[:2], "players={author: author, predictor: predictor}", "mbpp.enabled=false",
+            "begin={author: 'scripted:474', predictor: 'scripted:474'}",
+            "imitation={epochs: 3, lr: 2e-4, batch: 32}", "iterations=30",
+            "games.code_prediction={style: short, timeout_s: 2, author_tokens: 192, "
+            "predictor_tokens: 48, max_output: 24}",
+            "sampling.temperature=0.8", "collect.episodes=256", "learn.lr=1e-4",
+        ),
     ),
 }  # fmt: skip
 

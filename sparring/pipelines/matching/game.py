@@ -93,6 +93,7 @@ class MatchingGame(Game):
     # Times the share of turns lost to errors, off both rewards; see docs.
     penalty: Annotated[float, Field(ge=0)] = 0.0
     hints: Count = 1  # cells that one terse message may tell
+    spaced: bool = False  # terse letters apart, for tokenizers that would join them: "A d"
     channel: bool = True  # false: messages do not arrive, to see what they are worth
     max_tokens: Tokens = None  # None: as the style needs
 
@@ -299,7 +300,7 @@ class MatchingGame(Game):
         else:
             letters = terse_cells(own, size)[: self.hints] or NOTHING if terse else tell(own)
             action = Action("message", letters)
-        return in_terse(action, size) if terse else action.words()
+        return self._apart(in_terse(action, size)) if terse else action.words()
 
     def _unscaled(self, cells: Mapping[Cell, int], scale: float | None) -> dict[Cell, float]:
         """Own cells by their true values; without the scale, as if the largest were near 99."""
@@ -370,7 +371,10 @@ class MatchingGame(Game):
             in_terse(item, size) if isinstance(item, Action) else "!" for item in talk.news[seat]
         ]
         heard = "".join(marks) or "-"
-        return heard if seat in talk.asked else f"{terse_cells(cells, size)}:{heard}"
+        return self._apart(heard if seat in talk.asked else f"{terse_cells(cells, size)}:{heard}")
+
+    def _apart(self, letters: str) -> str:
+        return " ".join(letters) if self.spaced else letters
 
 
 def _graded(high: bool | None) -> float:

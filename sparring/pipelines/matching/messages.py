@@ -63,7 +63,7 @@ def parse(text: str, size: int, *, terse: bool = False, hints: int = 1) -> Actio
     action. A terse message tells at most `hints` cells."""
     in_box = boxed(text)
     action_text = (text if in_box is None else in_box).strip()
-    if terse and (short := _terse(action_text, size, hints)) is not None:
+    if terse and (short := _terse(action_text.replace(" ", ""), size, hints)) is not None:
         return short
     tag = _TAG.search(action_text)
     if tag is None or tag[1].lower() not in KINDS:

@@ -39,6 +39,27 @@ def test_scripted_players_pool_in_the_terse_style_as_well(play, size, least):
     assert fmean(scores[False]) < fmean(greedy) + 0.005
 
 
+def test_terse_letters_may_stand_apart(play):
+    """A tokenizer of words would join them, each time otherwise."""
+    game = MatchingGame(style="terse", size=3, hints=9, hard=1, spaced=True)
+    together = replace(game, spaced=False)
+
+    def told(one: MatchingGame) -> list[tuple[str, str]]:
+        turns: list[tuple[str, str]] = []
+
+        def voice(request):
+            turns.append((request.messages[-1]["content"], one.scripted(request.view, 0)))
+            return turns[-1][1]
+
+        outcome, _ = play(one, dict.fromkeys(SEATS, voice), game.task(0))
+        assert outcome.facts["errors"] == 0 and outcome.facts["agreed"]
+        return turns
+
+    joined, apart = told(together), told(game)
+    assert apart == [(" ".join(prompt), " ".join(reply)) for prompt, reply in joined]
+    assert len(apart[0][1]) > 3  # several cells, each a word of its own
+
+
 def test_a_message_that_is_cut_off_looks_like_none(play):
     game = MatchingGame(style="terse", hints=4, channel=False)
     _, requests = play(game, {"first": ["A", "y"], "second": ["0"]}, PAIR)
