@@ -40,6 +40,8 @@ WORDS = ("seven", "and", "nine", "are", "not", "prime", "but", "odd", "says", "w
 COMPARED = 32  # greedy replies, and tokens of each
 APART = 8  # the other batch size of the control
 GAME_TURNS = 6
+# Of vLLM's: somewhat fewer than by itself, to start sooner, and as many where batches are small.
+CAPTURED = [1, 2, 4, *range(8, 129, 8), *range(144, 257, 16), *range(288, 513, 32)]
 SHAPES: dict[str, dict[str, Any]] = {
     "qwen3-1.7b": {"hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28,
                    "num_attention_heads": 16, "num_key_value_heads": 8},
@@ -124,14 +126,17 @@ def by_engine(engine: TransformersEngine, heat: float = 1.0) -> Ask:
 def by_vllm(folder: str, policies: Any, args: argparse.Namespace) -> tuple[Ask, Any]:
     """The same requests, in ids, to vLLM's own asynchronous engine."""
     from vllm import AsyncEngineArgs, SamplingParams
+    from vllm.sampling_params import RequestOutputKind
     from vllm.v1.engine.async_llm import AsyncLLM
 
     write_weights(folder, policies)
+    with policies.using(BASE) as model:
+        dtype = str(model.dtype).removeprefix("torch.")
     engine = AsyncLLM.from_engine_args(
         AsyncEngineArgs(
-            folder, dtype="bfloat16", gpu_memory_utilization=args.vllm_share,
+            folder, dtype=dtype, gpu_memory_utilization=args.vllm_share,
             max_num_seqs=args.batch, max_model_len=8192, skip_tokenizer_init=True,
-            disable_log_stats=True,
+            disable_log_stats=True, compilation_config={"cudagraph_capture_sizes": CAPTURED},
         )
     )  # fmt: skip
     chat = TransformersEngine(policies).chat
@@ -144,10 +149,10 @@ def by_vllm(folder: str, policies: Any, args: argparse.Namespace) -> tuple[Ask, 
         ids = [*(previous or []), *new]
         plan = SamplingParams(
             temperature=1.0, max_tokens=tokens, ignore_eos=True, logprobs=0, detokenize=False,
-            seed=None,
+            seed=None, output_kind=RequestOutputKind.FINAL_ONLY,
         )  # fmt: skip
         outputs = engine.generate({"prompt_token_ids": ids}, plan, str(number))
-        *_, last = [output async for output in outputs]
+        [last] = [output async for output in outputs]
         drawn = list(last.outputs[0].token_ids)
         return ids, drawn, [*ids, *drawn]
 

@@ -16,6 +16,7 @@ from sparring.engines.local.decoder import Decoder
 from sparring.engines.local.paged_cache import BLOCK, SCRATCH
 from sparring.engines.local.pages import Pages
 from sparring.engines.local.rows import Row
+from sparring.engines.local.transfer import upload
 
 _COLUMNS = ("token", "position", "seed", "drawn", "left", "adapter")
 
@@ -25,7 +26,9 @@ class DecodeState:
         """Buffers for so many rows and steps, on the device and in the dtype of `like`."""
         whole: dict[str, Any] = {"dtype": torch.int64, "device": like.device}
         real: dict[str, Any] = {"dtype": torch.float32, "device": like.device}
-        self.columns = {name: torch.zeros(most_rows, **whole) for name in _COLUMNS}
+        self.most_rows = most_rows
+        self.column_CB = torch.zeros(len(_COLUMNS), most_rows, **whole)
+        self.columns = dict(zip(_COLUMNS, self.column_CB, strict=True))
         self.index_B, self.one_B = torch.arange(most_rows, **whole), torch.ones(most_rows, **whole)
         self.step_B = torch.zeros(most_rows, **whole)
         self.temperature_B = torch.ones(most_rows, **real)
@@ -34,26 +37,29 @@ class DecodeState:
         self.logprob_SB = torch.zeros(steps, most_rows, **real)
         self.logits_BV = like.new_zeros(most_rows, len(decoder.head))
 
-    def load(self, rows: Sequence[Row], size: int, longest: int) -> None:
+    def load(
+        self, rows: Sequence[Row], size: int, longest: int, first_tokens: Sequence[torch.Tensor]
+    ) -> None:
         """Copy the rows to the device; the rest up to `size` is padding, which writes to the
-        scratch block."""
+        scratch block. Last tokens that the host does not know yet are on the device: in the column
+        of the steps before, or among the first tokens of rows that have just been read."""
         n, width = len(rows), -(-longest // BLOCK) or 1
         values = np.zeros((len(_COLUMNS), size), dtype=np.int64)
-        columns = [
-            (r.token_ids[-1], r.length - 1, r.seed, len(r.token_ids), r.left, r.adapter)
-            for r in rows
-        ]
-        values[:, :n] = np.array(columns, dtype=np.int64).T
+        values[:, :n] = np.array([_columns(row) for row in rows], dtype=np.int64).T
         table = np.full((size, width), SCRATCH, dtype=np.int64)
         for i, row in enumerate(rows):
             table[i, : len(row.blocks)] = row.blocks[:width]
         device = self.table_BW.device
-        moved = torch.from_numpy(values).to(device)
-        for name, column_B in zip(_COLUMNS, moved, strict=True):
-            self.columns[name][:size] = column_B
-        self.table_BW[:size, :width] = torch.from_numpy(table).to(device)
+        unknown = [(i, row.slot) for i, row in enumerate(rows) if row.queued]
+        drawn = torch.cat([self.columns["token"], *first_tokens]) if unknown else None
+        self.column_CB[:, :size] = upload(values, device)
+        if drawn is not None:
+            to, slot = upload(unknown, device).T
+            at = torch.where(slot < 0, self.most_rows - 1 - slot, slot)
+            self.columns["token"][to] = drawn[at]
+        self.table_BW[:size, :width] = upload(table, device)
         temperatures = [row.sampling.temperature for row in rows]
-        self.temperature_B[:n] = torch.tensor(temperatures, dtype=torch.float32, device=device)
+        self.temperature_B[:n] = upload(temperatures, device, np.float32)
         self.step_B.zero_()
 
     def pages(self, size: int, longest: int) -> Pages:
@@ -66,7 +72,7 @@ class DecodeState:
 
     def capture(self, step: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
         """A graph of the step; the buffers hold what they held before."""
-        kept = {name: column_B.clone() for name, column_B in self.columns.items()}
+        kept_CB = self.column_CB.clone()
         table_BW = self.table_BW.clone()
         self.table_BW.fill_(SCRATCH)  # nothing reads what warming up writes
         side = torch.cuda.Stream()
@@ -78,8 +84,7 @@ class DecodeState:
         # Of this thread alone: another one may be learning, and allocate, meanwhile.
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             step()
-        for name, column_B in kept.items():
-            self.columns[name].copy_(column_B)
+        self.column_CB.copy_(kept_CB)
         self.table_BW.copy_(table_BW)
         self.step_B.zero_()
         return graph
@@ -87,8 +92,7 @@ class DecodeState:
     def time(self, make_step: Callable[[], Callable[[], None]], repeats: int) -> float:
         """Seconds that a captured step takes, the fastest of some, with padding in all rows: what
         attention adds for real rows is the same for any size."""
-        for column_B in self.columns.values():
-            column_B.zero_()
+        self.column_CB.zero_()
         self.table_BW.fill_(SCRATCH)
         step, times = make_step(), list[float]()
         for _ in range(repeats):
@@ -100,3 +104,10 @@ class DecodeState:
             end.synchronize()
             times.append(begin.elapsed_time(end) / 1000)
         return min(times)
+
+
+def _columns(row: Row) -> tuple[int, ...]:
+    drawn = len(row.token_ids) + row.queued
+    token = row.token_ids[-1] if row.token_ids else 0
+    position = len(row.prompt) + drawn - 1
+    return token, position, row.seed, drawn, row.undrawn, row.adapter

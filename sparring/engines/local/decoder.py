@@ -7,7 +7,7 @@ the learner moves is what speaks next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -54,9 +54,12 @@ class Linear:
     bias: Tensor | None
     # Down and up of each. They stay where they are in memory: captured graphs look there.
     adapters: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    # By numbers of rows for which there is a faster product with the same bits.
+    narrow: dict[int, Callable[[Tensor, Tensor], Tensor]] = field(default_factory=dict)
 
     def __call__(self, x_NI: Tensor, adapter_N: Tensor | None) -> Tensor:
-        y_NO = F.linear(x_NI, self.weight, self.bias)
+        narrow = self.narrow.get(len(x_NI))
+        y_NO = narrow(x_NI, self.weight) if narrow else F.linear(x_NI, self.weight, self.bias)
         if not self.adapters or adapter_N is None:
             return y_NO
         x_NI, total_NO = x_NI.to(self.adapters[0][0].dtype), y_NO

@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 AnyRunner = Runner | PlainRunner
 
 _QUIET_TICKS = 8  # turns of the event loop without a new request before a batch is formed
+_NEXT_TICKS = 2  # turns in which games that were answered may ask again before the next round
 
 
 class PromptTooLong(VoidGame):
@@ -237,6 +238,8 @@ class TransformersEngine(OwnEngine):
                     waiting.future.set_exception(result)
                 else:
                     waiting.future.set_result(result)
+            for _ in range(_NEXT_TICKS if ended else 0):
+                await asyncio.sleep(0)
 
     def _in_lockstep(self) -> bool:
         """Whether batches must not depend on timing, because what a row's numbers are depends on

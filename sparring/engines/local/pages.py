@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sparring.engines.local.paged_cache import BLOCK, SCRATCH
+from sparring.engines.local.transfer import upload
 
 CHUNK = 1024  # positions that the GPU's attention sums up at a time
 
@@ -57,12 +58,7 @@ def reading(
         tiles.append((len(spans), first, min(tile, size - first)))
     positions += [0] * spare
     rows += [len(spans)] * spare
-
-    def whole(values: list[int] | list[list[int]] | tuple[int, ...]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=device)
-
-    row_M, first_M, count_M = map(whole, zip(*tiles, strict=True))
+    row_M, first_M, count_M = upload(tiles, device).T.contiguous()
+    position_N, row_N, table_BW = (upload(x, device) for x in (positions, rows, table))
     longest = max(end for _, _, end in spans)
-    return Pages(
-        whole(positions), whole(rows), whole(table), row_M, first_M, count_M, tile, longest
-    )
+    return Pages(position_N, row_N, table_BW, row_M, first_M, count_M, tile, longest)

@@ -34,6 +34,9 @@ class Row:
     error: Exception | None = None
     blocks: list[int] = field(default_factory=list)
     computed: int = 0  # positions whose keys and values are in the blocks
+    queued: int = 0  # tokens that the device draws, or has drawn, and that are not in the reply yet
+    slot: int = 0  # where the device has the last of those: its row of the last chunk, or ~ that of
+    # the first tokens of this round
 
     @property
     def ids(self) -> list[int]:
@@ -52,6 +55,11 @@ class Row:
     def left(self) -> int:
         """Tokens that it may still draw."""
         return self.sampling.max_tokens - len(self.token_ids)
+
+    @property
+    def undrawn(self) -> int:
+        """Tokens that it may still draw and that are not queued."""
+        return self.left - self.queued
 
     @property
     def unread(self) -> int:

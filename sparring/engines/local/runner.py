@@ -2,8 +2,12 @@
 a paged cache. On a GPU with Triton's kernels and captured decode steps, on a CPU with plain torch.
 
 A row's numbers do not depend on who shares its pass. Matrix products are padded to numbers of rows
-that give each row the same bits (`invariant` tries them on the model's own weights), attention sums
-positions up in an order that the row alone decides, and each request draws with its own seed.
+that give each row the same bits (`row_counts` tries them on the model's own weights), attention
+sums positions up in an order that the row alone decides, and each request has its own seed.
+
+On a GPU the next chunk of steps is queued before the last one's tokens are read. A row whose end
+the host has not seen yet is drawn for in vain, and what it drew is dropped. Blocks that it gave
+back meanwhile are safe to use again: the device computes in the order in which work is queued.
 
 Shapes: N tokens, B rows, V vocabulary, W blocks of a row.
 """
@@ -16,39 +20,31 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sparring.engines.local import torch_ops
+from sparring.engines.local.cache_tensors import CacheTensors
 from sparring.engines.local.decode_state import DecodeState
-from sparring.engines.local.decoder import Cache, Decoder
+from sparring.engines.local.decoder import Decoder
 from sparring.engines.local.generate import stopped
-from sparring.engines.local.invariant import (
-    fastest_sizes,
-    invariant_sizes,
-    invariant_step,
-    without_split_k,
-)
-from sparring.engines.local.paged_cache import BLOCK, PagedCache
+from sparring.engines.local.paged_cache import BLOCK
 from sparring.engines.local.pages import CHUNK, reading
+from sparring.engines.local.row_counts import READ, RowCounts
 from sparring.engines.local.rows import Row, draw_again
-from sparring.engines.local.scheduler import Scheduler, Span
+from sparring.engines.local.scheduler import Scheduler, Span, positions_after
+from sparring.engines.local.transfer import Readback, upload
 from sparring.models.device import out_of_memory
 from sparring.run import interrupt
 
 log = logging.getLogger(__name__)
 
-STEPS = 16  # decode steps between two looks at what was drawn, on a GPU; half where rows end soon
-# Rows of products. Without split-K few rows can be slower than more, for too few of a GPU's
-# processors work then: each size is timed, and padded to the fastest that holds as many.
-SIZES = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
+STEPS = 16  # decode steps between two looks at what was drawn, on a GPU: at most, and
+STEPS_TIME = 0.02  # no more than take so many seconds: the host is quicker than that
 TIMED_STEPS = 5  # of each size, of which the fastest counts
-READ = 8192  # tokens of prompts between two chunks of steps, on a GPU
 READ_CPU = 1024  # what a layer makes of so many stays in the processor's cache
-SHARE = 0.5  # of a GPU's free memory, for keys and values
-CPU_BYTES = 4 * 2**30
-FIRST_BLOCKS = 64  # that a cache begins with
 HEAD_ROWS = 512  # rows of logits at a time
 
 Drawn = tuple[list[Row], Tensor, Tensor]  # rows with a token and a logprob of each
@@ -77,24 +73,23 @@ class Runner:
 
             self.kit = triton_kernels
         self.ends: frozenset[int] = frozenset()
-        self.captures = self.device.type == "cuda"
+        self.captures = self.looks_ahead = self.device.type == "cuda"
         self.steps = STEPS if kernels else 1
         self.read_size = READ if self.captures else READ_CPU
-        self.cache = PagedCache(0)
         this = weakref.proxy(self)  # a cycle would keep the weights of policies that are gone
-        self.scheduler = Scheduler(
-            self.cache,
-            max_rows=max_rows,
-            grow=partial(Runner._grow, this),
-            capacity=partial(Runner._capacity, this),
+        self.memory = CacheTensors(
+            self.decoder.shape, self.dtype, self.device, cache_bytes, partial(Runner._moves, this)
         )
-        self._most_bytes, self._tensors = cache_bytes, torch.empty(0)
+        self.cache = self.memory.blocks
+        self.scheduler = Scheduler(
+            self.cache, max_rows=max_rows, grow=self.memory.grow, capacity=self.memory.capacity
+        )
         self._adapters: dict[str, tuple[int, int]] = {}  # laid side by side, and their revisions
         self._adapters_moved = False
-        self._drop_graphs()
-        self._wants_invariance, self._sizes, self._step_of_rows = invariant, list[int](), 0
-        self._fastest: dict[int, int] = {}  # by size, once steps have been timed
-        self.row_invariant = invariant  # until a try shows that the model is not
+        self._moves()
+        self._counts = RowCounts(self.decoder, self.device, max_rows, invariant)
+        self._in_flight = list[Readback]()  # queued and not read yet, oldest first
+        self._first_tokens = list[Tensor]()  # that this round has drawn
 
     def add(self, row: Row) -> None:
         if row.needs > self.decoder.limit:  # kernels do not look where the rotary table ends
@@ -106,10 +101,16 @@ class Runner:
 
     @property
     def busy(self) -> bool:
-        return self.scheduler.busy
+        """Whether weights are in use: also by steps for rows that are all gone."""
+        return self.scheduler.busy or bool(self._in_flight)
+
+    @property
+    def row_invariant(self) -> bool:
+        return self._counts.invariant
 
     def abort(self, error: Exception) -> list[Row]:
         """Drop all rows, with an error that is none of theirs."""
+        self._in_flight.clear()
         rows = self.scheduler.drop_all()
         self.cache.copies.clear()
         for row in rows:
@@ -134,8 +135,8 @@ class Runner:
     def round(self) -> list[Row]:
         """Read some prompts and draw some tokens; the rows that ended."""
         interrupt.check()
-        self._prepare()
         ended, message = list[Row](), ""
+        self._prepare()
         try:
             self._round(ended)
         except Exception as error:
@@ -147,6 +148,10 @@ class Runner:
                 "%d requests at once do not fit the memory: half as many are tried",
                 len(self.scheduler.rows),
             )
+            try:
+                self._collect(ended)
+            except Exception as error:
+                return ended + self.abort(error)
             self.cache.copies.clear()
             self.scheduler.start_over(f"the device's memory is full: {message}")
             if self.device.type == "cuda":
@@ -154,124 +159,81 @@ class Runner:
         return ended + self.scheduler.settle()
 
     def _round(self, ended: list[Row]) -> None:
-        scheduler, read, drawn = self.scheduler, 0, list[Drawn]()
+        scheduler, read, before = self.scheduler, 0, len(self._in_flight)
+        self._first_tokens = []
         scheduler.admit()
         while spans := scheduler.spans(self.read_size):
-            drawn += self._read(spans)
+            for some, token_B, logprob_B in self._read(spans):
+                self._queue_first(some, token_B, logprob_B)
             scheduler.read(spans)
             read += sum(span.end - span.start for span in spans)
             if not scheduler.more_to_read(read, self.read_size):
                 break
-        # One look at all first tokens: the device goes on reading while the host prepares.
-        for some, tokens, logprobs in drawn:
-            for row, token, logprob in zip(some, tokens.tolist(), logprobs.tolist(), strict=True):
-                row.append([token], [logprob], self.ends, self._stopped)
-        ended += scheduler.settle()  # now: they are to be given back whatever goes wrong below
+        # Masks and cuts of the softmax are made on the host, which has to know what was drawn.
+        ahead = self.looks_ahead and not any(row.truncated for row in scheduler.rows.values())
+        if not ahead or scheduler.lacks_blocks(self._steps()):
+            self._collect(ended)  # who makes room for others leaves with all that it drew
+            before = 0
         rows = scheduler.speaking(self._steps())
         if rows:
             self._decode(rows)
+        self._collect(ended, before if ahead and rows else None)
+
+    def _queue_first(self, rows: list[Row], token_B: Tensor, logprob_B: Tensor) -> None:
+        for number, row in enumerate(rows, sum(map(len, self._first_tokens))):
+            row.slot, row.queued = ~number, 1
+        self._first_tokens.append(token_B)
+        self._in_flight.append(Readback.queue(rows, token_B[None], logprob_B[None]))
+
+    def _collect(self, ended: list[Row], count: int | None = None) -> None:
+        """Read so many of the chunks in flight, oldest first. What a row draws after its end is
+        dropped, and so is what was drawn for a row that is gone."""
+        self._read_back(count)
+        ended += self.scheduler.settle()
+
+    def _read_back(self, count: int | None = None) -> None:
+        arriving = self._in_flight[:count]
+        del self._in_flight[:count]
+        present = self.scheduler.rows
+        for chunk in arriving:
+            steps = chunk.steps
+            for row, ids, values in zip(chunk.rows, *chunk.wait(), strict=True):
+                if id(row) in present and not row.finish:
+                    row.queued -= min(steps, row.left)
+                    row.append(ids, values, self.ends, self._stopped)
+                    row.computed = row.length - 1
 
     def _steps(self) -> int:
-        """Steps until the next look: half as many where an eighth of the rows ends before it."""
+        """Steps of the next chunk."""
         rows = self.scheduler.rows.values()
         if any(row.trie for row in rows):  # what one may draw next depends on what it has drawn
             return 1
-        soon = sum(row.left < self.steps for row in rows)
-        return self.steps if 8 * soon <= len(rows) else max(1, self.steps // 2)
-
-    # ── memory ──────────────────────────────────────────────────────────────────────────────────
-
-    def _capacity(self) -> int:
-        """How many blocks there may be at most."""
-        layers, heads, width = self.decoder.shape
-        block_bytes = 2 * layers * heads * BLOCK * width * self.dtype.itemsize
-        most = self._most_bytes or CPU_BYTES
-        if self._most_bytes is None and self.device.type == "cuda":
-            most = int((torch.cuda.mem_get_info(self.device)[0] + self._tensors.nbytes) * SHARE)
-        return max(1, most // block_bytes - 1)
-
-    def _grow(self, blocks: int) -> bool:
-        """Have so many blocks, as far as they are allowed and there is memory for them."""
-        have, most = self.cache.size - 1, self._capacity()
-        wanted = min(most, max(blocks, 2 * have, FIRST_BLOCKS))
-        if wanted <= have:
-            return False
-        layers, heads, width = self.decoder.shape
-        shape = (2, layers, heads, wanted + 1, BLOCK, width)
-        try:
-            # Zeros: a masked position still takes part, with weight nought.
-            tensors = torch.zeros(shape, dtype=self.dtype, device=self.device)
-        except RuntimeError as error:
-            if not out_of_memory(error):
-                raise
-            log.warning("no memory for a cache of %d positions: %d stay", wanted * BLOCK, have)
-            return False
-        if have:
-            tensors[:, :, :, : have + 1] = self._tensors
-        self._tensors = tensors
-        self._drop_graphs()
-        self.cache.grow(wanted)
-        return True
-
-    def _caches(self) -> list[Cache]:
-        return list(zip(*self._tensors, strict=True))
-
-    def _copy(self, pairs: Sequence[tuple[int, int]]) -> None:
-        if pairs:
-            source, to = (
-                torch.tensor(side, device=self.device) for side in zip(*pairs, strict=True)
-            )
-            self._tensors[:, :, :, to] = self._tensors[:, :, :, source]
-
-    # ── rows of products ────────────────────────────────────────────────────────────────────────
+        seconds = self._counts.seconds(len(rows))
+        return min(self.steps, max(2, round(STEPS_TIME / seconds))) if seconds else self.steps
 
     def _prepare(self) -> None:
         """Lay out adapters that are new, and find out which numbers of rows may be computed."""
         if self._adapters_moved:
+            self._read_back()
             before = len(self.decoder.layers[0].qkv.adapters)
             self.decoder.set_adapters(list(self._adapters))
             self._adapters_moved = False
             if len(self._adapters) != before:
-                self._sizes, self._step_of_rows, self._fastest = [], 0, {}
-                self._drop_graphs()
+                self._counts.forget()
+                self._moves()
                 vars(self).pop("_state", None)  # other sizes may agree now
-        if self._sizes or self._step_of_rows:
-            return
-        if self.captures:
-            without_split_k(self.device)
-            most = self.scheduler.max_rows
-            sizes = [size for size in SIZES if size <= max(READ, most)]
-            if self._wants_invariance:
-                sizes = invariant_sizes(self.decoder, sizes, self.device)
-            self._sizes = sizes
-            self.row_invariant = self._wants_invariance
-            self.read_size = min(READ, sizes[-1])
-        else:
-            self._step_of_rows, self.row_invariant = invariant_step(self.decoder)
-
-    def _padded(self, rows: int) -> int:
-        if self._step_of_rows:
-            return -(-rows // self._step_of_rows) * self._step_of_rows
-        size = next(size for size in self._sizes if size >= rows)
-        return self._fastest.get(size, size)
-
-    def _time_sizes(self) -> None:
-        """Time one decode step of each size that can be met."""
-        most = next(size for size in self._sizes if size >= self.scheduler.max_rows)
-        self._fastest = fastest_sizes([s for s in self._sizes if s <= most], self._time_step)
-
-    def _time_step(self, rows: int) -> float:
-        return self._state.time(lambda: self._step_of(rows, CHUNK), TIMED_STEPS)
+        self._counts.find()
+        self.read_size = min(self.read_size, self._counts.most)
 
     # ── reading prompts ─────────────────────────────────────────────────────────────────────────
 
     def _read(self, spans: list[Span]) -> list[Drawn]:
         """Compute these positions, and draw the first token of each row that is read to its end and
         of those that follow it."""
-        self._copy(self.cache.copies)
+        self.memory.copy(self.cache.copies)
         self.cache.copies.clear()
         ids = [i for row, start, end in spans for i in row.ids[start:end]]
-        size = self._padded(len(ids))
+        size = self._counts.padded(len(ids))
         pages = reading(
             [(row.blocks, start, end) for row, start, end in spans], size, 16, self.device
         )
@@ -279,7 +241,7 @@ class Runner:
         if self._adapters:
             adapter_N = self._whole([*(span.row.adapter for span in spans), -1])[pages.row_N]
         id_N = self._whole(ids + [0] * (size - len(ids)))
-        hidden_NH = self.decoder.hidden(id_N, adapter_N, self.kit, self._caches(), pages)
+        hidden_NH = self.decoder.hidden(id_N, adapter_N, self.kit, self.memory.layers(), pages)
         last, drawing = -1, list[tuple[Row, int]]()
         for span in spans:
             last += span.end - span.start
@@ -292,7 +254,7 @@ class Runner:
 
     def _draw_first(self, drawing: list[tuple[Row, int]], hidden_NH: Tensor) -> list[Drawn]:
         at = [position for _, position in drawing]
-        at += [0] * (self._padded(len(at)) - len(at))
+        at += [0] * (self._counts.padded(len(at)) - len(at))
         logits_BV = F.linear(hidden_NH[self._whole(at)], self.decoder.head)
         rows, index, copies = list[Row](), list[int](), list[tuple[int, int]]()
         for number, (leader, _) in enumerate(drawing):
@@ -308,12 +270,12 @@ class Runner:
             for row in self.scheduler.followers.get(id(leader), ()):
                 if row.blocks and len(row.prompt) % BLOCK:
                     copies.append((leader.blocks[len(row.blocks) - 1], row.blocks[-1]))
-        self._copy(copies)
+        self.memory.copy(copies)
         return drawn
 
     def _draw(self, rows: list[Row], logits_BV: Tensor) -> tuple[Tensor, Tensor]:
         temperatures = [row.sampling.temperature for row in rows]
-        temperature_B = torch.tensor(temperatures, dtype=torch.float32, device=self.device)
+        temperature_B = upload(temperatures, self.device, np.float32)
         seed_B = self._whole([row.seed for row in rows])
         drawn_B = self._whole([len(row.token_ids) for row in rows])
         shape = self.decoder.logits
@@ -328,15 +290,13 @@ class Runner:
     # ── drawing token after token ───────────────────────────────────────────────────────────────
 
     def _decode(self, rows: list[Row]) -> None:
-        """Some steps for all rows, and one look at what they drew: what a row draws after its end
-        is dropped."""
-        if self._sizes and not self._fastest:
-            self._time_sizes()
-        steps = min(self._steps(), max(row.left for row in rows))
-        n, size = len(rows), self._padded(len(rows))
-        longest = max(min(row.length - 1 + steps, row.needs - 1) for row in rows)
+        """Queue some steps for all rows."""
+        self._counts.time(self._time_step)
+        steps = min(self._steps(), max(row.undrawn for row in rows))
+        n, size = len(rows), self._counts.padded(len(rows))
+        longest = max(positions_after(row, steps) for row in rows)
         state = self._state
-        state.load(rows, size, longest)
+        state.load(rows, size, longest, self._first_tokens)
         if self.captures:  # few graphs: each for a power of two of chunks
             longest = CHUNK << (max(0, longest - 1) // CHUNK).bit_length()
         step = self._step_of(size, longest)
@@ -351,18 +311,25 @@ class Runner:
                 )  # fmt: skip
                 state.columns["token"][:n] = state.token_SB[number, :n] = token_B
                 state.logprob_SB[number, :n] = logprob_B
-        tokens = state.token_SB[:steps, :n].T.tolist()
-        logprobs = state.logprob_SB[:steps, :n].T.tolist()
-        for row, ids, values in zip(rows, tokens, logprobs, strict=True):
-            row.append(ids, values, self.ends, self._stopped)
-            row.computed = row.length - 1
+        for number, row in enumerate(rows):
+            row.queued += min(steps, row.undrawn)
+            row.slot = number
+        self._in_flight.append(
+            Readback.queue(rows, state.token_SB[:steps, :n], state.logprob_SB[:steps, :n])
+        )
+
+    def _time_step(self, rows: int) -> float:
+        return self._state.time(lambda: self._step_of(rows, CHUNK), TIMED_STEPS)
 
     @cached_property
     def _state(self) -> DecodeState:
-        most = max(self._padded(self.scheduler.max_rows), 1)
+        most = max(self._counts.padded(self.scheduler.max_rows), 1)
         return DecodeState(self.decoder, most, STEPS, self.decoder.head)
 
-    def _drop_graphs(self) -> None:
+    def _moves(self) -> None:
+        """What graphs read and write is about to be elsewhere."""
+        if self.captures:
+            torch.cuda.synchronize(self.device)  # none may go while it runs
         self._graphs: dict[Any, Any] = {}
         self._pool: Any = None  # of memory that all graphs compute in: they run one after another
 
@@ -383,7 +350,7 @@ class Runner:
             columns["token"][:size],
             columns["adapter"][:size] if self._adapters else None,
             self.kit,
-            self._caches(),
+            self.memory.layers(),
             state.pages(size, longest),
         )
         logits = state.logits_BV[:size]
@@ -396,4 +363,4 @@ class Runner:
         self.kit.advance(token, logprob, columns, state.step_B, state.token_SB, state.logprob_SB)
 
     def _whole(self, values: Sequence[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=self.device)
+        return upload(values, self.device)

@@ -114,13 +114,21 @@ class Scheduler:
         return unread > 0 and (tokens < most or 2 * unread > len(self.rows))
 
     def speaking(self, steps: int) -> list[Row]:
-        """The rows that have been read, with blocks for so many steps each."""
-        for row in [row for row in self.rows.values() if not row.unread]:
-            wanted = min(row.length - 1 + steps, row.needs - 1)
-            while id(row) in self.rows and not self.cache.extend(row, wanted):
+        """The rows that draw, with blocks for so many steps each."""
+        for row in self._drawing():
+            while id(row) in self.rows and not self.cache.extend(row, positions_after(row, steps)):
                 if not self._grow(self.cache.size + len(self.rows)):
                     self._preempt()
-        return [row for row in self.rows.values() if not row.unread]
+        return self._drawing()
+
+    def lacks_blocks(self, steps: int) -> bool:
+        """Whether the cache has to grow, or a row to make room, before so many steps."""
+        ends = ((row, positions_after(row, steps)) for row in self._drawing())
+        missing = (self.cache.blocks_for(end) - len(row.blocks) for row, end in ends)
+        return sum(max(0, blocks) for blocks in missing) > self.cache.available
+
+    def _drawing(self) -> list[Row]:
+        return [row for row in self.rows.values() if row.undrawn and not (row.unread or row.finish)]
 
     def settle(self) -> list[Row]:
         """Rows that have ended, one way or another, leave."""
@@ -146,7 +154,7 @@ class Scheduler:
         self.rows, self.followers, self._readers, self.waiting = {}, {}, {}, deque()
         for row in rows:
             self.cache.release(row, keep=False)
-            row.computed = 0
+            row.computed = row.queued = 0
         self.cache.clear()
         return rows
 
@@ -177,7 +185,7 @@ class Scheduler:
     def _release(self, row: Row) -> None:
         del self.rows[id(row)]
         self.cache.release(row)
-        row.computed = 0
+        row.computed = row.queued = 0
 
     def _fail(self, row: Row, reason: str) -> None:
         row.error = VoidGame(
@@ -191,3 +199,8 @@ class Scheduler:
 
     def _key(self, row: Row) -> Hashable:
         return row.policy, tuple(row.prompt)
+
+
+def positions_after(row: Row, steps: int) -> int:
+    """Positions that a row has after so many more steps."""
+    return min(row.length - 1 + row.queued + steps, row.needs - 1)

@@ -202,7 +202,7 @@ def advance(
     token_B: Tensor, logprob_B: Tensor, state: dict[str, Tensor], turn: Tensor, tokens: Tensor,
     logprobs: Tensor,
 ) -> None:  # fmt: skip
-    """Note what was drawn; there is one step only between two looks at it."""
+    """Note what was drawn; there is one step only in a chunk."""
     rows = len(token_B)
-    tokens[0, :rows], logprobs[0, :rows] = token_B, logprob_B
+    tokens[0, :rows], logprobs[0, :rows], state["token"][:rows] = token_B, logprob_B, token_B
     state["drawn"][:rows] += 1

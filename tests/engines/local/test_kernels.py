@@ -17,7 +17,7 @@ if not CUDA:
 pytest.importorskip("triton", reason="triton is not installed (it comes with torch for CUDA)")
 
 from sparring.core.types import Request, Sampling, Turn  # noqa: E402
-from sparring.engines.local import kernels, torch_ops  # noqa: E402
+from sparring.engines.local import kernels, narrow, torch_ops  # noqa: E402
 from sparring.engines.local.decoder import Layer  # noqa: E402
 from sparring.engines.local.engine import TransformersEngine  # noqa: E402
 from sparring.engines.local.paged_cache import BLOCK  # noqa: E402
@@ -228,6 +228,7 @@ def test_a_request_has_the_same_bits_alone_and_in_company() -> None:
         return await asyncio.gather(*map(engine.act, asked))
 
     engine = TransformersEngine(policies, graphs=True)
+    engine._runner("base").looks_ahead = True  # type: ignore[union-attr]
     company = asyncio.run(together(engine, list(range(len(texts)))))
     for i in (1, 3):
         fresh = TransformersEngine(policies, graphs=True)
@@ -267,3 +268,40 @@ def test_bits_in_bfloat16_do_not_depend_on_company_on_a_gpu() -> None:
     for i in (0, 7, 33, 149):
         [alone] = asyncio.run(together(TransformersEngine(policies), [i]))
         assert (alone.token_ids, alone.logprobs) == (company[i].token_ids, company[i].logprobs)
+
+
+@pytest.mark.parametrize("rows", narrow.ROWS)
+@pytest.mark.parametrize("form", narrow.FORMS, ids=str)
+def test_products_of_few_rows(form: narrow.Form, rows: int) -> None:
+    x, weight = noise(rows, 2 * form.depth), noise(2 * form.columns, 2 * form.depth, seed=1)
+    assert form.fits(weight) and not form.fits(weight[1:]) and not form.fits(weight[:, 1:])
+    ours = narrow.product(form, x.to(DEVICE), weight.to(DEVICE))
+    torch.testing.assert_close(ours.cpu(), x @ weight.T, atol=1e-3, rtol=1e-4)
+
+
+def test_a_form_is_used_where_it_is_faster_and_has_the_same_bits() -> None:
+    swapped, narrower, straight, broken = (
+        narrow.Form(True, 64, 128, 5), narrow.Form(True, 64, 64, 8),
+        narrow.Form(False, 32, 128, 5), narrow.Form(False, 16, 128, 5),
+    )  # fmt: skip
+    tried: list[narrow.Form] = []
+    refused: set[bool] = set()
+
+    def choice(times: dict[narrow.Form | None, float], differ: bool = False) -> narrow.Form | None:
+        def agrees(form: narrow.Form) -> bool:
+            tried.append(form)
+            if form == broken:
+                raise RuntimeError("out of resource: shared memory")
+            return not (differ and form.swapped)
+
+        forms = [swapped, narrower, straight, broken]
+        return narrow.choose(forms, agrees, times.__getitem__, refused)
+
+    times = {None: 1.0, swapped: 0.7, narrower: 0.6, straight: 0.8}
+    assert choice(times) == narrower
+    tried.clear()
+    assert choice({**times, None: 0.5}) is None
+    tried.clear()
+    assert choice(times, differ=True) == straight and narrower not in tried
+    tried.clear()
+    assert choice(times) == straight and tried == [straight, broken], "of another matrix"

@@ -304,9 +304,9 @@ def test_a_cache_that_cannot_grow_serves_with_what_it_has(make_policies, monkeyp
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
         return zeros(shape, *rest, **options)
 
-    monkeypatch.setattr("sparring.engines.local.runner.FIRST_BLOCKS", 8)
+    monkeypatch.setattr("sparring.engines.local.cache_tensors.FIRST_BLOCKS", 8)
     with torch.inference_mode():
-        assert runner._grow(8)
+        assert runner.memory.grow(8)
     monkeypatch.setattr(torch, "zeros", scarce)
     assert digits(asyncio.run(talk(engine, 1, max_tokens=70))) == free
     assert runner.cache.size == 9 and "no memory for a cache of" in caplog.text

@@ -7,7 +7,7 @@ import torch
 from test_runner import digits, runner_of, talk
 
 from sparring.engines.local.engine import TransformersEngine
-from sparring.engines.local.invariant import fastest_sizes
+from sparring.engines.local.row_counts import RowCounts, fastest_sizes
 from sparring.engines.local.runner import Runner
 
 
@@ -28,15 +28,14 @@ def test_a_timed_size_is_used_and_moves_no_digit(make_policies, monkeypatch) -> 
     engine = TransformersEngine(policies, max_batch=40)
     runner, sizes, timed = runner_of(engine), list[int](), list[int]()
 
-    def prepare(self: Runner) -> None:  # a GPU's sizes, all of which agree here
-        self.decoder.set_adapters(list(self._adapters))
-        self._sizes = [8, 16, 32, 64, 128]
+    def find(self: RowCounts) -> None:  # a GPU's sizes, all of which agree here
+        self.sizes = [8, 16, 32, 64, 128]
 
     def time_step(self: Runner, rows: int) -> float:
         timed.append(rows)
         return {8: 4.0, 16: 3.0, 32: 2.0, 64: 2.5}[rows]
 
-    monkeypatch.setattr(Runner, "_prepare", prepare)
+    monkeypatch.setattr(RowCounts, "find", find)
     monkeypatch.setattr(Runner, "_time_step", time_step)
     step = runner._step_of
     monkeypatch.setattr(runner, "_step_of", lambda size, far: sizes.append(size) or step(size, far))

@@ -14,8 +14,72 @@ from sparring.engines.local.decoder import Decoder, Linear
 
 log = logging.getLogger(__name__)
 
+REFERENCE = 512  # rows of the product that all others must agree with
 HEAD_ROWS = 1024  # the head is never asked for more
 _TRIED = 3  # groups of rows of each size
+
+
+# Rows of products. Without split-K few rows can be slower than more, for too few of a GPU's
+# processors work then: each size is timed, and padded to the fastest that holds as many.
+SIZES = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
+READ = 8192  # tokens of prompts in a pass, on a GPU
+
+
+class RowCounts:
+    """The numbers of rows that a model's passes are padded to: a few sizes on a GPU, multiples of a
+    step on a CPU."""
+
+    def __init__(
+        self, decoder: Decoder, device: torch.device, max_rows: int, invariant: bool
+    ) -> None:
+        self._decoder, self._device, self._max_rows = decoder, device, max_rows
+        self.invariant = self._wanted = invariant  # until a try shows that the model is not
+        self._narrow_tried = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Other sizes may agree now."""
+        self.sizes, self._step = list[int](), 0
+        self._fastest, self._seconds = dict[int, int](), dict[int, float]()
+
+    def find(self) -> None:
+        """Find out which numbers of rows may be computed, once."""
+        if self.sizes or self._step:
+            return
+        if self._device.type != "cuda":
+            self._step, self.invariant = invariant_step(self._decoder)
+            return
+        without_split_k(self._device)
+        self.sizes = [size for size in SIZES if size <= max(READ, self._max_rows)]
+        if self._wanted:
+            self.sizes = invariant_sizes(self._decoder, self.sizes, self._device)
+            if not self._narrow_tried:
+                from sparring.engines.local.narrow import use_narrow
+
+                self._narrow_tried = True
+                use_narrow(self._decoder, self.sizes, REFERENCE)
+
+    @property
+    def most(self) -> int:
+        return self.sizes[-1] if self.sizes else READ
+
+    def padded(self, rows: int) -> int:
+        if self._step:
+            return -(-rows // self._step) * self._step
+        size = next(size for size in self.sizes if size >= rows)
+        return self._fastest.get(size, size)
+
+    def time(self, seconds: Callable[[int], float]) -> None:
+        """Time a decode step of each size that can be met, once; `seconds` times one."""
+        if self.sizes and not self._fastest:
+            most = next(size for size in self.sizes if size >= self._max_rows)
+            met = [size for size in self.sizes if size <= most]
+            self._seconds = {size: seconds(size) for size in reversed(met)}
+            self._fastest = fastest_sizes(met, self._seconds.__getitem__)
+
+    def seconds(self, rows: int) -> float:
+        """What a step of so many rows takes, without attention; 0 if that is not known."""
+        return self._seconds[self.padded(rows)] if self._seconds and rows else 0.0
 
 
 def without_split_k(device: torch.device) -> None:
@@ -38,7 +102,7 @@ def without_split_k(device: torch.device) -> None:
 
 def invariant_sizes(decoder: Decoder, sizes: Sequence[int], device: torch.device) -> list[int]:
     """Those of these numbers of rows that agree with one another, and with 512 rows."""
-    reference = 512 if 512 in sizes else sizes[-1]
+    reference = REFERENCE if REFERENCE in sizes else sizes[-1]
     agree = [size for size in sizes if _agree(decoder, size, reference, device)]
     if dropped := [size for size in sizes if size not in agree]:
         log.info("products of %s rows round otherwise and are padded to more", dropped)

@@ -1,0 +1,80 @@
+"""The memory that keys and values are kept in: tensors that grow as blocks are asked for, up to a
+share of what the device has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import torch
+
+from sparring.engines.local.decoder import Cache
+from sparring.engines.local.paged_cache import BLOCK, PagedCache
+from sparring.engines.local.transfer import upload
+from sparring.models.device import out_of_memory
+
+log = logging.getLogger(__name__)
+
+SHARE = 0.5  # of a GPU's free memory
+CPU_BYTES = 4 * 2**30
+FIRST_BLOCKS = 64  # that a cache begins with
+
+
+class CacheTensors:
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        dtype: torch.dtype,
+        device: torch.device,
+        most_bytes: int | None,
+        on_move: Callable[[], None],
+    ) -> None:
+        """`shape`: layers, key heads and their width. `on_move` is called before the memory is
+        given up for a larger one."""
+        self.blocks = PagedCache(0)
+        self._shape, self._dtype, self._device = shape, dtype, device
+        self._most_bytes, self._on_move = most_bytes, on_move
+        self._tensors = torch.empty(0)
+
+    def capacity(self) -> int:
+        """How many blocks there may be at most."""
+        layers, heads, width = self._shape
+        block_bytes = 2 * layers * heads * BLOCK * width * self._dtype.itemsize
+        most = self._most_bytes or CPU_BYTES
+        if self._most_bytes is None and self._device.type == "cuda":
+            most = int((torch.cuda.mem_get_info(self._device)[0] + self._tensors.nbytes) * SHARE)
+        return max(1, most // block_bytes - 1)
+
+    def grow(self, blocks: int) -> bool:
+        """Have so many blocks, as far as they are allowed and there is memory for them."""
+        have, most = self.blocks.size - 1, self.capacity()
+        wanted = min(most, max(blocks, 2 * have, FIRST_BLOCKS))
+        if wanted <= have:
+            return False
+        layers, heads, width = self._shape
+        try:
+            # Zeros: a masked position still takes part, with weight nought.
+            tensors = torch.zeros(
+                (2, layers, heads, wanted + 1, BLOCK, width), dtype=self._dtype, device=self._device
+            )
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            log.warning("no memory for a cache of %d positions: %d stay", wanted * BLOCK, have)
+            return False
+        if have:
+            tensors[:, :, :, : have + 1] = self._tensors
+        self._on_move()
+        self._tensors = tensors
+        self.blocks.grow(wanted)
+        return True
+
+    def layers(self) -> list[Cache]:
+        return list(zip(*self._tensors, strict=True))
+
+    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy blocks, all at once."""
+        if pairs:
+            source, to = upload(pairs, self._device).T
+            self._tensors[:, :, :, to] = self._tensors[:, :, :, source]
