@@ -54,15 +54,19 @@ def once(ask: Any, work: str, shrink: int, most: int | None = None) -> Any:
     return generate.play(ask, generate.prompts(args.batch, WORDS), lengths, paced=args.games)
 
 
-def warm_up(engine: TransformersEngine, ask: Any, works: list[str], shrink: int) -> None:
+def warm_up(engine: TransformersEngine, ask: Any, args: argparse.Namespace) -> None:
     """A short pass of each work; then the graphs of all sizes and lengths that will be met, and a
     cache of the size that it would grow to, so that it need not be copied beside another engine."""
-    runner = engine._runner(BASE)
+    runner, works = engine._runner(BASE), args.works.split(",")
     assert isinstance(runner, Runner)
+    if "look-ahead" in args.without:
+        runner.looks_ahead = False
+    if "narrow" in args.without:
+        runner._counts.narrow_tried = True
     with torch.inference_mode():
         runner.memory.grow(runner.memory.capacity())
     for work in works:
-        asyncio.run(once(ask, work, shrink, most=24))
+        asyncio.run(once(ask, work, args.shrink, most=24))
     if runner.captures:
         lengths = [CHUNK, 2 * CHUNK, 4 * CHUNK] if {"varied", "128x2048"} & {*works} else [CHUNK]
         with torch.inference_mode():
@@ -100,6 +104,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--cache-gb", type=float, default=42.0, help="for our keys and values")
     parser.add_argument("--write", help="write the weights to this folder, and do no more")
     parser.add_argument("--loose", action="store_true", help="without the same bits in any batch")
+    parser.add_argument("--without", nargs="+", default=[], choices=("look-ahead", "narrow"))
     parser.add_argument("--wait-for", help="a file: prepare all, and begin when it is there")
     parser.add_argument("--shrink", type=int, default=1, help="works so many times as small")
     return parser.parse_args()
@@ -127,8 +132,9 @@ def main() -> None:
         print(f"{args.shape}: vLLM began, {time.perf_counter() - started:.0f} s", flush=True)
     engine = TransformersEngine(policies, max_batch=512, cache_gb=args.cache_gb)
     ours = generate.by_engine(engine)
-    warm_up(engine, ours, works, args.shrink)
-    ways = {"loose" if args.loose else "sparring": (asyncio.run, ours), **ways}
+    warm_up(engine, ours, args)
+    who = " ".join(["loose" if args.loose else "sparring", *(f"-{part}" for part in args.without)])
+    ways = {who: (asyncio.run, ours), **ways}
     print(f"{args.shape}: ready, {time.perf_counter() - started:.0f} s", flush=True)
     while args.wait_for and not Path(args.wait_for).exists():
         time.sleep(0.1)

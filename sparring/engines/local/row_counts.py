@@ -34,7 +34,7 @@ class RowCounts:
     ) -> None:
         self._decoder, self._device, self._max_rows = decoder, device, max_rows
         self.invariant = self._wanted = invariant  # until a try shows that the model is not
-        self._narrow_tried = False
+        self.narrow_tried = False
         self.forget()
 
     def forget(self) -> None:
@@ -53,10 +53,10 @@ class RowCounts:
         self.sizes = [size for size in SIZES if size <= max(READ, self._max_rows)]
         if self._wanted:
             self.sizes = invariant_sizes(self._decoder, self.sizes, self._device)
-            if not self._narrow_tried:
+            if not self.narrow_tried:
                 from sparring.engines.local.narrow import use_narrow
 
-                self._narrow_tried = True
+                self.narrow_tried = True
                 use_narrow(self._decoder, self.sizes, REFERENCE)
 
     @property
