@@ -53,7 +53,7 @@ ALICE = (
     "iterations=5", "games.equivalence.style=short", "games.equivalence.bob_tokens=3",
     "games.equivalence.alice_tokens=160", "games.equivalence.crosshair_paths=10",
     "games.equivalence.targets=[6, 8, 10]", "begin.alice=scripted:300",
-    "imitation={epochs: 4, lr: 5e-4, batch: 16}", "sampling.temperature=0.8", "sampling.top_p=1",
+    "imitation={epochs: 6, lr: 5e-4, batch: 16}", "sampling.temperature=0.8", "sampling.top_p=1",
     "sampling.top_k=0", "collect.episodes=200", "learn.lr=5e-4",
 )  # fmt: skip
 GSM8K = (
