@@ -2,7 +2,7 @@
 the GPU's utilisation, beside a plain step that keeps all logits.
 
     python benchmarks/learn.py --policy smollm2 --rows 64 --length 512 [--weights lora]
-        [--compile true|false] [--cuda-graphs] [--packing] [--profile] [--json]
+        [--compile true|false] [--cuda-graphs true|false] [--packing] [--profile] [--json]
 
 `--policy random-135m` and `random-1.7b` are SmolLM2's shapes with random weights.
 """
@@ -30,6 +30,7 @@ from sparring.models.policies import load_policies, wrap_model
 from sparring.run.config import LearnConfig
 from sparring.run.machine import choose_room, detect
 
+CHOICES = {"auto": None, "true": True, "false": False}
 SHAPES: dict[str, dict[str, int]] = {
     "random-tiny": {
         "hidden_size": 64,
@@ -109,6 +110,7 @@ def measured(work: Callable[[], Any], tokens: int, rounds: int, cuda: bool) -> d
     gc.freeze()  # as the loop of a run does
     if cuda:
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     speeds = []
     with utilisation(cuda) as busy:
@@ -122,7 +124,8 @@ def measured(work: Callable[[], Any], tokens: int, rounds: int, cuda: bool) -> d
         "tokens_per_second": statistics.median(speeds),
         "spread": [min(speeds), max(speeds)],
         "first_step_s": first,
-        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if cuda else None,
+        # Reserved, not allocated: what graphs compute in is not counted as allocated.
+        "peak_gib": torch.cuda.max_memory_reserved() / 2**30 if cuda else None,
         "gpu_busy_percent": statistics.fmean(busy) if busy else None,
     }
 
@@ -177,8 +180,8 @@ def learners(args: argparse.Namespace, device: str, dtype: str) -> dict[str, dic
             head_chunk=args.head_chunk,
             gradient_checkpointing=args.gradient_checkpointing,
             packing=args.packing,
-            compile={"auto": None, "true": True, "false": False}[args.compile],
-            cuda_graphs=args.cuda_graphs,
+            compile=CHOICES[args.compile],
+            cuda_graphs=CHOICES[args.cuda_graphs],
         )
         policies = policies_of(args.policy, config, device, dtype)
         given = samples(args.rows, args.length, policies.config.vocab_size)
@@ -207,7 +210,7 @@ def main() -> None:
     parser.add_argument("--gradient-checkpointing", action="store_true")
     parser.add_argument("--packing", action="store_true")
     parser.add_argument("--compile", choices=["auto", "true", "false"], default="auto")
-    parser.add_argument("--cuda-graphs", action="store_true")
+    parser.add_argument("--cuda-graphs", choices=["auto", "true", "false"], default="auto")
     parser.add_argument("--profile", action="store_true", help="the GPU's kernels, after each")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--plain", action="store_true", help="the plain step as well")

@@ -103,12 +103,21 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {
         "iterations": lines[1:],
+        "first_s": lines[0]["time/total_s"],
+        "compile_s": compile_seconds(),
         "gpu_utilisation": statistics.fmean(seen) if seen else None,
         "peak_gib": peak,
         "device": torch.cuda.get_device_name()
         if cuda
         else f"CPU, {torch.get_num_threads()} threads",
     }
+
+
+def compile_seconds() -> float:
+    """What torch.compile took in this process so far."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    spent = dynamo.calculate_time_spent() if dynamo else {}
+    return float(spent.get("total_wall_time", spent.get("entire_frame_compile", 0.0)))
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -142,6 +151,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "seconds": {part: seconds / len(lines) for part, seconds in spent.items()},
         # With overlap the parts come to more than the whole: that is what it is for.
         "share": {part: seconds / whole for part, seconds in spent.items()},
+        **{key: max(run[key] for run in runs) for key in ("first_s", "compile_s")},
         "gpu_utilisation": statistics.fmean(gpu) if gpu else None,
         "peak_gib": max(run["peak_gib"] for run in runs),
         **(
@@ -182,6 +192,8 @@ def show(found: dict[str, Any]) -> None:
     unknown = "no GPU" if found["device"].startswith("CPU") else "not known, without nvidia-smi"
     print(f"\nGPU: {unknown if gpu is None else f'{gpu:.0f}% of the time'}")
     print(f"peak memory: {found['peak_gib']:.2f} GiB")
+    first, compiling = found["first_s"], found["compile_s"]
+    print(f"first iteration: {first:.1f} s; compiling in the whole run: {compiling:.1f} s")
     if "staleness" in found:
         print(f"staleness: {found['staleness']:g} versions at most")
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from sparring.core.types import Lesson, Sample, members
+from sparring.learn.graphs import CAPTURING
 from sparring.run.config import LearnConfig
 
 Item = TypeVar("Item")
@@ -79,7 +80,9 @@ def collate(
     lengths = [len(s.ids) for s in samples]
     sample_L = np.repeat(np.arange(len(samples)), lengths)
     position_L = np.arange(sum(lengths)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    learned_L = _flat((s.mask for s in samples), np.bool_) & (position_L > 0)
+    mask_L = np.fromiter(chain.from_iterable(s.mask for s in samples), np.bool_, sum(lengths))
+    learned_L = mask_L & (position_L > 0)
+    selected = learned_L.tolist()
     sample_N, from_N = sample_L[learned_L], position_L[learned_L] - 1
     packed = None
     if width is None:
@@ -91,27 +94,28 @@ def collate(
         from_N = from_N + shift_S2[sample_N, goes_on_N.astype(np.int64)]
     heated = any(s.temperature != 1 for s in samples)
 
-    def real(lists: Iterable[Sequence[float]]) -> Tensor:
-        return _send(_flat(lists, np.float32)[learned_L], device)
+    def of_learned(lists: Iterable[Sequence[float]], dtype: Any = np.float32) -> Tensor:
+        chosen = compress(chain.from_iterable(lists), selected)
+        return _send(np.fromiter(chosen, dtype, len(sample_N)), device)
 
     def judged(lists: Iterable[Sequence[float]]) -> Tensor:
         given = list(lists)
         if not any(given):
-            return torch.zeros(int(learned_L.sum()), device=device)
-        return real(x if x else [0.0] * n for x, n in zip(given, lengths, strict=True))
+            return torch.zeros(len(sample_N), device=device)
+        return of_learned(x if x else [0.0] * n for x, n in zip(given, lengths, strict=True))
 
     return Batch(
         ids_RT=_send(ids_RT, device),
         packed=packed,
         row_N=_send(row_S[sample_N], device),
         position_N=_send(from_N, device),
-        target_N=_send(_flat((s.ids for s in samples), np.int64)[learned_L], device),
-        advantage_N=real(s.advantages for s in samples),
-        logprob_N=real(s.logprobs for s in samples),
-        old_logprob_N=real(s.old_logprobs for s in samples)
+        target_N=of_learned((s.ids for s in samples), np.int64),
+        advantage_N=of_learned(s.advantages for s in samples),
+        logprob_N=of_learned(s.logprobs for s in samples),
+        old_logprob_N=of_learned(s.old_logprobs for s in samples)
         if any(s.old_logprobs for s in samples)
         else None,
-        temperature_N=real([s.temperature] * len(s.ids) for s in samples) if heated else None,
+        temperature_N=of_learned([s.temperature] * len(s.ids) for s in samples) if heated else None,
         sample_N=_send(sample_N, device),
         value_N=judged(s.values if s.returns else [] for s in samples),
         return_N=judged(s.returns for s in samples),
@@ -134,11 +138,12 @@ def _allowed(
 
 def _one_each(samples: Sequence[Sample], pad: int, multiple: int) -> tuple[np.ndarray, np.ndarray]:
     """A row for each distinct sequence, and each sample's row."""
-    rows = {key: row for row, key in enumerate(dict.fromkeys(map(seen, samples)))}
+    keys = [seen(sample) for sample in samples]
+    rows = {key: row for row, key in enumerate(dict.fromkeys(keys))}
     ids_RT = np.full((len(rows), _up(max(map(len, rows)), multiple)), pad, dtype=np.int64)
     for key, row in rows.items():
         ids_RT[row, : len(key)] = key
-    return ids_RT, np.array([rows[seen(s)] for s in samples])
+    return ids_RT, np.array([rows[key] for key in keys])
 
 
 def _halves(sample: Sample) -> Halves:
@@ -196,7 +201,7 @@ def prefetched(
     stream = torch.cuda.current_stream(device)
 
     def work(item: Item) -> Batch:
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), CAPTURING:
             return make(item)
 
     with ThreadPoolExecutor(1, "collate") as thread:
@@ -206,10 +211,6 @@ def prefetched(
             if number + 1 < len(batches):
                 following = thread.submit(work, batches[number + 1][0])
             yield batch, counts
-
-
-def _flat(lists: Iterable[Sequence[float]], dtype: Any) -> np.ndarray:
-    return np.array(list(chain.from_iterable(lists)), dtype)
 
 
 def _send(array: np.ndarray, device: torch.device | str) -> Tensor:

@@ -22,7 +22,8 @@ from sparring.run.config import LearnConfig
 
 BACKEND = "inductor"
 WIDTH = 64  # rows are padded to a multiple of it, so that few shapes are met
-_forwards: WeakKeyDictionary[Any, dict[bool, Callable[..., Any]]] = WeakKeyDictionary()
+SMALL_BATCH = 8192  # tokens; fewer are not compiled where graphs are captured
+_forwards: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
 
 
 def compiles(model: Any, config: LearnConfig) -> bool:
@@ -37,21 +38,15 @@ def compiles(model: Any, config: LearnConfig) -> bool:
 
 
 @contextmanager
-def fused(model: Any, graphs: bool = False) -> Iterator[None]:
+def fused(model: Any) -> Iterator[None]:
     """Layers called in this block are compiled at the first call. All layers of a model share one
-    code, and torch compiles it once, for any number and length of rows. With `graphs` each layer's
-    kernels are captured, for each shape anew, and launched as one from then on."""
+    code, and torch compiles it once, for any number and length of rows."""
     keep_compilations()
     layers = list(layers_of(model, "learn.compile"))
-    if graphs:
-        torch.compiler.cudagraph_mark_step_begin()
     for layer in layers:
-        own = _forwards.setdefault(layer, {})
-        if graphs not in own:
-            mode = "reduce-overhead" if graphs else None
-            forward = torch.compile(_plain(layer), backend=BACKEND, mode=mode)
-            own[graphs] = forward if graphs else _of_any_shape(forward)
-        layer.forward = own[graphs]
+        if layer not in _forwards:
+            _forwards[layer] = _of_any_shape(torch.compile(_plain(layer), backend=BACKEND))
+        layer.forward = _forwards[layer]
     try:
         yield
     finally:

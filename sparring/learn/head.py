@@ -1,6 +1,6 @@
-"""The head of the model without its logits: logprobs and entropies for one chunk of positions at a
-time, and a backward pass by hand, which makes the chunk's logits again and turns them into their
-own gradient where they lie.
+"""The head of the model in chunks of positions: logprobs and entropies, and a backward pass by hand
+that turns a chunk's logits into their own gradient. Where all logits are many, they are not kept
+for it but computed again.
 
 Shapes: N tokens to learn from, H hidden, V vocabulary.
 """
@@ -16,6 +16,10 @@ from torch import Tensor
 from sparring.learn.compile import compiled
 from sparring.models.logits import LogitShape
 
+# Bytes of logits that are kept from one pass to the other: computing them again is a quarter of the
+# head's work. Beside what a GPU's model keeps of as many tokens they are few.
+KEPT = {"cuda": 2 * 2**30, "cpu": 32 * 2**20}
+
 
 def chunked_logprobs(
     hidden_NH: Tensor,
@@ -28,9 +32,8 @@ def chunked_logprobs(
     shape: LogitShape = LogitShape(),  # noqa: B008 (it cannot change)
 ) -> tuple[Tensor, Tensor]:
     """Each target's logprob and the entropy at its position, by a linear head whose output the
-    model shapes; no temperatures means that all are 1. Logits exist for one chunk at a time, in the
-    backward pass too, where they are computed again. Fused, what is done to a chunk's logits is one
-    or two passes over them."""
+    model shapes; no temperatures means that all are 1. Fused, what is done to a chunk's logits is
+    one or two passes over them."""
     scores: tuple[Tensor, Tensor] = _Chunks.apply(
         hidden_NH, head.weight, head.bias, targets_N, temperature_N, chunk, fuse, shape
     )
@@ -51,13 +54,16 @@ class _Chunks(torch.autograd.Function):
         shape: LogitShape,
     ) -> tuple[Tensor, Tensor]:
         scores = compiled(_scores) if fuse else _scores
-        parts = []
+        size = len(targets_N) * len(weight_VH) * weight_VH.element_size()
+        keep = size <= KEPT.get(weight_VH.device.type, 0) and any(ctx.needs_input_grad)
+        parts, kept = [], []
         for at in _chunks(len(targets_N), chunk):
             logits_CV = F.linear(hidden_NH[at], weight_VH, bias_V)
             parts.append(scores(logits_CV, targets_N[at], _part(temperature_N, at), shape))
+            kept += [logits_CV] if keep else []
         logprob_N, entropy_N = (torch.cat(own) for own in zip(*parts, strict=True))
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, targets_N, temperature_N, entropy_N)
-        ctx.chunk, ctx.fuse, ctx.shape = chunk, fuse, shape
+        ctx.chunk, ctx.fuse, ctx.shape, ctx.kept = chunk, fuse, shape, kept
         ctx.set_materialize_grads(False)  # an unused entropy costs nothing
         return logprob_N, entropy_N
 
@@ -73,8 +79,9 @@ class _Chunks(torch.autograd.Function):
         bias_grad = torch.zeros_like(bias_V) if wanted[2] else None
         gradient = compiled(_logits_gradient) if ctx.fuse else _logits_gradient
         for at in _chunks(len(targets_N), ctx.chunk):
+            kept = ctx.kept.pop(0) if ctx.kept else None  # given up when its gradient is made
             grad_CV = gradient(
-                F.linear(hidden_NH[at], weight_VH, bias_V),
+                F.linear(hidden_NH[at], weight_VH, bias_V) if kept is None else kept,
                 targets_N[at],
                 _part(temperature_N, at),
                 logprob_grad_N[at],

@@ -6,24 +6,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from sparring.core.types import BASE, Lesson, Sample, derive, members
-from sparring.learn.activation_checkpointing import layers_of, recomputing
+from sparring.learn.activation_checkpointing import layers_of
 from sparring.learn.batches import Batch, by_budget, collate, optimizer_batches, pack, prefetched
 from sparring.learn.canary import CanaryError as CanaryError
 from sparring.learn.canary import check_canary
-from sparring.learn.compile import WIDTH, compiles, fused
+from sparring.learn.compile import WIDTH
 from sparring.learn.critic import Critic
 from sparring.learn.distributed.world import World
-from sparring.learn.head import chunked_logprobs
 from sparring.learn.head_check import check_head
 from sparring.learn.losses import Totals
-from sparring.learn.masked_head import masked_logprobs
 from sparring.learn.objectives import (
     Result,
     Stats,
@@ -34,12 +31,12 @@ from sparring.learn.objectives import (
     sums_of,
 )
 from sparring.learn.optimizer import Optimizer, make_masters
-from sparring.learn.packing import at_tokens, check_packing, read_rows
+from sparring.learn.packing import check_packing
+from sparring.learn.passes import Passes
 from sparring.learn.reference import copy_rounded, follow, follow_rate
 from sparring.learn.schedules import learning_rate, linear
 from sparring.learn.scoring import score_logprobs, score_tokens
 from sparring.models.device import out_of_memory
-from sparring.models.logits import logit_shape
 from sparring.models.policies import REFERENCE as REFERENCE
 from sparring.models.policies import Policies
 from sparring.run import interrupt
@@ -49,7 +46,7 @@ log = logging.getLogger(__name__)
 UPDATES = "updates"  # among a reference's weights in a checkpoint: how often it has followed
 
 
-class Learner:
+class Learner(Passes):
     make_optimizer: type[Optimizer] = Optimizer
     sharded = False  # whether the weights are sharded over processes
 
@@ -80,7 +77,7 @@ class Learner:
             check_head(model)
             if config.gradient_checkpointing:
                 layers_of(model)
-            self.compiles = compiles(model, config)
+            Passes.__init__(self, model, config)
             if config.packing:
                 check_packing(model)
         for name in learned:
@@ -95,6 +92,8 @@ class Learner:
         """The optimizer and the moving reference of a policy, from the weights that it has."""
         policies, config = self.policies, self.config
         self.optimizers[name] = self.make_optimizer(policies.parameters(name), config)
+        if not self.supervised:  # dropout is drawn anew in every pass
+            self.capture(name, self.optimizers[name])
         if config.restart:
             first = {key: p.detach().clone() for key, p in policies.state(name).items()}
             self.beginnings[name] = first
@@ -256,6 +255,7 @@ class Learner:
                 if not out_of_memory(error) or self.world.size > 1 or self.budget <= longest:
                     raise
             # Out of the handler: what was being computed is held by the error until here.
+            self.drop_graphs()
             torch.cuda.empty_cache()
             self.budget //= 2
             log.warning("out of memory: micro-batches of %s tokens from now on", self.budget)
@@ -274,7 +274,8 @@ class Learner:
             max_tokens=self.max_tokens,
         )
         pad, device = self.policies.tokenizer.pad_token_id, self.policies.device
-        multiple = WIDTH if self.compiles and device.type == "cuda" else 1
+        bucketed = (self.compiles or self.graphs) and device.type == "cuda"
+        multiple = WIDTH if bucketed else 1
 
         def make(micro: list[Lesson]) -> Batch:
             samples = [sample for lesson in micro for sample in members(lesson)]
@@ -309,7 +310,8 @@ class Learner:
             with torch.no_grad(), self.policies.using(self.reference(name)) as model:
                 reference, _ = self.logprobs(model, batch)
         with self.policies.using(name) as model:
-            hidden = self.hidden(model, batch)
+            graphs = self.graphs.get(name) if self.world.size == 1 else None
+            hidden = self.hidden(model, batch, graphs)
             logprobs, entropy = self.head_logprobs(model, hidden, batch)
         return policy_objective(
             logprobs,
@@ -323,31 +325,6 @@ class Learner:
             vocabulary=len(model.get_output_embeddings().weight),
             entropy_bonus=self._entropy_bonus,
         )
-
-    def logprobs(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logprob of every token to learn from, and the entropy at its position."""
-        return self.head_logprobs(model, self.hidden(model, batch), batch)
-
-    def hidden(self, model: Any, batch: Batch) -> Tensor:
-        """The model's last hidden state where each token to learn from is predicted."""
-        again = self.config.gradient_checkpointing and torch.is_grad_enabled()
-        with (
-            fused(model, self.config.cuda_graphs) if self.compiles else nullcontext(),
-            recomputing(model) if again else nullcontext(),
-        ):
-            hidden_RTH = read_rows(model, batch)
-        return at_tokens(hidden_RTH, batch)
-
-    def head_logprobs(self, model: Any, hidden_NH: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        head, shape = model.get_output_embeddings(), logit_shape(model.config)
-        whole = partial(
-            chunked_logprobs, head=head, chunk=self.config.head_chunk, fuse=self.compiles,
-            shape=shape,
-        )  # fmt: skip
-        given = (hidden_NH, batch.target_N, batch.temperature_N)
-        if batch.allowed_NA is None:
-            return whole(given[0], targets_N=given[1], temperature_N=given[2])
-        return masked_logprobs(*given, batch.allowed_NA, head, shape, whole)
 
     def _move_reference(self, name: str) -> None:
         """Let the reference follow the policy, which keeps self-play from cycling."""

@@ -55,8 +55,9 @@ def means_of(rows: Sequence[Stats]) -> tuple[dict[str, float], int]:
 
 
 def _sum(numbers: Tensor) -> Tensor:
-    """A sum to show, with room for digits when it is scaled and added up."""
-    return numbers.detach().sum().double()
+    """A sum to show, in float64: in float32 the last digits of a loss, whose terms nearly cancel,
+    would go by the order of the tokens."""
+    return numbers.detach().sum(dtype=torch.float64)
 
 
 def policy_objective(
@@ -104,8 +105,8 @@ def policy_objective(
         stats["value_loss"] = _sum(off) * per_token
     if entropy_bonus > 0:
         losses = losses - entropy_bonus * entropy
-    loss = (losses * token_weights(batch.sample_N, config.aggregation, totals)).sum()
-    return loss, {"loss": _sum(loss), **stats}
+    weighted = losses * token_weights(batch.sample_N, config.aggregation, totals)
+    return weighted.sum(), {"loss": _sum(weighted), **stats}
 
 
 def _choices(batch: Batch, vocabulary: int) -> Tensor:
@@ -157,10 +158,10 @@ def likelihood_objective(
 ) -> Result:
     """The negative log-likelihood of demonstrations; a token's advantage is its weight."""
     weights = token_weights(batch.sample_N, config.aggregation, totals)
-    loss = -(logprobs * batch.advantage_N * weights).sum()
+    losses = -(logprobs * batch.advantage_N * weights)
     per_token = 1 / max(1, totals.tokens)
     nats = -_sum(logprobs) * per_token
-    return loss, {"loss": _sum(loss), "nats_per_token": nats}
+    return losses.sum(), {"loss": _sum(losses), "nats_per_token": nats}
 
 
 def preference_objective(
@@ -171,9 +172,9 @@ def preference_objective(
     gained = gained.index_add(0, batch.sample_N, logprobs - batch.logprob_N)
     chosen_P, rejected_P = config.beta * gained[0::2], config.beta * gained[1::2]
     per_pair = 1 / max(1, totals.sequences)
-    loss = -F.logsigmoid(chosen_P - rejected_P).sum() * per_pair
-    return loss, {
-        "loss": _sum(loss),
+    losses = -F.logsigmoid(chosen_P - rejected_P)
+    return losses.sum() * per_pair, {
+        "loss": _sum(losses) * per_pair,
         "accuracy": _sum(chosen_P > rejected_P) * per_pair,
         "margin": _sum(chosen_P - rejected_P) * per_pair,
         "chosen": _sum(chosen_P) * per_pair,

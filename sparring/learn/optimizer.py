@@ -13,6 +13,8 @@ from sparring.core.errors import ConfigError
 from sparring.learn.bf16_adam import Bfloat16AdamW
 from sparring.run.config import LearnConfig
 
+PART = 2**26  # weights whose gradients are widened at once, at most, unless one tensor has more
+
 
 class Optimizer:
     """AdamW over float32 masters, for weights of any dtype."""
@@ -63,30 +65,40 @@ class Optimizer:
         for group in self.adam.param_groups:
             group["lr"] = lr
         rounded = [(p, self.masters[n]) for n, p in self.parameters.items()]
-        rounded = [(p, master) for p, master in rounded if master is not p]
-        self._take_gradients(rounded)
-        norm = self.clip(max_norm)
+        rounded = [(p, master) for p, master in rounded if master is not p and p.grad is not None]
+        in_parts = self.multi_tensor and 0 < len(rounded) == self._given()
+        if in_parts:
+            norm, parts = _norm([p.grad for p, _ in rounded]), _parts(rounded)
+        else:
+            self._take_gradients(rounded)
+            norm, parts = self.clip(max_norm), [rounded]
         skipped = ~norm.isfinite() if refused is None else ~norm.isfinite() | refused
         if self.fused:
             self.adam.found_inf = skipped.float()  # type: ignore[attr-defined]
-        if self.fused or not skipped:
+        for part in parts if self.fused or not skipped else []:
+            if in_parts:
+                self._take_gradients(part)
+                scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+                torch._foreach_mul_([master.grad for _, master in part], scale)
             self.adam.step()
+            for _, master in part:
+                master.grad = None  # as large as the master, and of no use until the next step
         if self.gradients is None:
             self.zero_grad()
-        for _, master in rounded:
-            master.grad = None  # as large as the master, and of no use until the next step
         self._copy([p for p, _ in rounded], [master for _, master in rounded])
         return norm
+
+    def _given(self) -> int:
+        return sum(p.grad is not None for p in self.parameters.values())
 
     def clip(self, max_norm: float) -> Tensor:
         return torch.nn.utils.clip_grad_norm_(list(self.masters.values()), max_norm)
 
     def _take_gradients(self, rounded: list[tuple[Any, Any]]) -> None:
         """The gradients of rounded weights, in float32, for their masters."""
-        given = [(p, master) for p, master in rounded if p.grad is not None]
-        for _, master in given:
+        for _, master in rounded:
             master.grad = torch.empty_like(master)
-        self._copy([master.grad for _, master in given], [p.grad for p, _ in given])
+        self._copy([master.grad for _, master in rounded], [p.grad for p, _ in rounded])
 
     @torch.no_grad()
     def _copy(self, to: list[Tensor], given: list[Tensor]) -> None:
@@ -125,6 +137,25 @@ class Optimizer:
                 }
                 if self.moments == "8bit":  # which counts in Python
                     self.adam.state[master]["step"] = int(own["step"])
+
+
+def _norm(gradients: list[Tensor]) -> Tensor:
+    """The norm of all of them, in float32 whatever they are in."""
+    norms = torch._foreach_norm(gradients, 2, dtype=torch.float32)
+    return torch.linalg.vector_norm(torch.stack(norms))
+
+
+def _parts(rounded: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
+    """Weights to step together: gradients of one part at a time are float32."""
+    parts: list[list[tuple[Any, Any]]] = []
+    size = PART
+    for p, master in rounded:
+        if size + master.numel() > PART:
+            parts.append([])
+            size = 0
+        parts[-1].append((p, master))
+        size += master.numel()
+    return parts
 
 
 def _small_adam(moments: str, whole: bool) -> Any:

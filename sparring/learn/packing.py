@@ -32,6 +32,14 @@ def read_rows(model: Any, batch: Batch) -> Tensor:
     return hidden
 
 
+def read_embeds(model: Any, embeds_RTH: Tensor) -> Tensor:
+    """As `read_rows`, from the embeddings of rows that are not packed."""
+    with _not_packed():
+        read = model.get_decoder()(inputs_embeds=embeds_RTH, use_cache=False)
+    hidden: Tensor = read.last_hidden_state
+    return hidden
+
+
 @contextmanager
 def _not_packed() -> Iterator[dict[str, Any]]:
     """transformers looks at the position ids for packed sequences, which makes the host wait for

@@ -59,7 +59,8 @@ class LearnConfig(Section):
     gradient_checkpointing: bool = False  # layers are computed again in the backward pass
     # Layers by torch.compile, which takes half a minute the first time; None: on a GPU.
     compile: bool | None = None
-    cuda_graphs: bool = False  # compiled layers are captured and replayed, for small models
+    # Passes are captured and replayed; None: on a GPU, for models of less than 0.6 billion weights.
+    cuda_graphs: bool | None = None
     shard: bool = False  # the base model over all processes that learn, with FSDP2
     head_chunk: int = Field(1024, ge=1)
     clip_low: float = Field(0.2, ge=0)

@@ -9,7 +9,11 @@ from sparring.core.types import Pair, Sample, members
 from sparring.learn.batches import by_budget, collate, deal
 from sparring.learn.learner import Learner
 from sparring.learn.losses import Totals
-from sparring.learn.objectives import likelihood_objective, preference_objective
+from sparring.learn.objectives import (
+    likelihood_objective,
+    policy_objective,
+    preference_objective,
+)
 from sparring.models.loading import load_model
 from sparring.models.policies import wrap_model
 from sparring.run.config import LearnConfig
@@ -37,6 +41,25 @@ def test_likelihood_is_the_weighted_mean_of_negative_logprobs():
     assert float(stats["nats_per_token"]) == pytest.approx(7 / 3)
     by_sample, _ = likelihood_objective(logprobs, batch, totals, LearnConfig(aggregation="grpo"))
     assert float(by_sample) == pytest.approx((3 / 2 + 12) / 2)
+
+
+def test_a_loss_that_is_shown_does_not_go_by_the_order_of_its_tokens():
+    generator = torch.Generator().manual_seed(0)
+    count = 3000
+    logprobs, advantages = torch.randn(2, count, generator=generator)
+    config, totals = LearnConfig(), Totals(sequences=count, tokens=count)
+
+    def stats(order: torch.Tensor) -> dict[str, float]:
+        samples = [shown([5, 6, 7], 2, float(a)) for a in advantages[order]]
+        batch = collate(samples, 0, "cpu")
+        own = logprobs[order]
+        _, found = policy_objective(own, own.abs(), batch, totals, config, entropy_bonus=0.1)
+        return {key: float(value) for key, value in found.items()}
+
+    first = stats(torch.arange(count))
+    for _ in range(5):
+        other = stats(torch.randperm(count, generator=generator))
+        assert other == pytest.approx(first, rel=1e-13)
 
 
 def test_preference_is_the_logistic_loss_of_what_was_gained_over_the_reference():

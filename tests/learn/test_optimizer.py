@@ -8,6 +8,7 @@ import torch
 from test_learner import copied, distance
 
 from sparring.core.errors import ConfigError
+from sparring.learn import optimizer as optimizer_module
 from sparring.learn.bf16_adam import Bfloat16AdamW, round_by_chance
 from sparring.learn.learner import Learner
 from sparring.learn.optimizer import Optimizer, _flat_gradients
@@ -47,6 +48,30 @@ def test_low_precision_masters_are_part_of_the_state():
     assert torch.equal(first.masters["w"], second.masters["w"])
     assert torch.equal(weights["w"], others["w"])
     assert set(first.state()) == {"w/master", "w/step", "w/exp_avg", "w/exp_avg_sq"}
+
+
+@pytest.mark.parametrize("norm", [0.5, 100.0])
+def test_parts_step_as_all_weights_at_once(monkeypatch, norm):
+    """At most one part has its gradients in float32, and the norm is that of all."""
+    found = []
+    for part in (1, 13, 2**26):
+        monkeypatch.setattr(optimizer_module, "PART", part)
+        generator = torch.Generator().manual_seed(0)
+        weights = {
+            str(n): torch.nn.Parameter(torch.randn(n, generator=generator).bfloat16())
+            for n in (5, 7, 30, 2)
+        }
+        optimizer = Optimizer(weights, LearnConfig())
+        norms = []
+        for _ in range(3):
+            for p in weights.values():
+                p.grad = torch.randn(p.shape, generator=generator).bfloat16()
+            given = torch.cat([p.grad.float() for p in weights.values()])
+            norms.append(optimizer.step(0.1, norm))
+            torch.testing.assert_close(norms[-1], given.norm())
+        found.append([*norms, *optimizer.masters.values(), *weights.values()])
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
 def test_the_gradient_is_cut_at_its_norm_and_a_broken_one_moves_nothing():

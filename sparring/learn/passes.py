@@ -1,0 +1,94 @@
+"""How the learner reads a micro-batch: compiled, captured or plain, and its head chunk by chunk.
+
+Shapes: N tokens to learn from, R rows, T positions, H hidden.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sparring.learn.activation_checkpointing import recomputing
+from sparring.learn.batches import Batch
+from sparring.learn.compile import SMALL_BATCH, compiles, fused
+from sparring.learn.graphs import Graphs, captures
+from sparring.learn.head import chunked_logprobs
+from sparring.learn.masked_head import masked_logprobs
+from sparring.learn.optimizer import Optimizer
+from sparring.learn.packing import at_tokens, read_embeds, read_rows
+from sparring.models.device import out_of_memory
+from sparring.models.logits import logit_shape
+from sparring.run.config import LearnConfig
+
+log = logging.getLogger(__name__)
+
+
+class Passes:
+    """Reading with any of the policies on one base model."""
+
+    def __init__(self, model: Any, config: LearnConfig) -> None:
+        self.config = config
+        self.compiles, self.captures = compiles(model, config), captures(model, config)
+        self.graphs: dict[str, Graphs] = {}
+
+    def capture(self, name: str, optimizer: Optimizer) -> None:
+        """From now on a policy's passes are captured, where they are to be and its gradients lie
+        in one place."""
+        if self.captures and optimizer.gradients is not None:
+            self.graphs[name] = Graphs(list(optimizer.parameters.values()))
+
+    def logprobs(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logprob of every token to learn from, and the entropy at its position."""
+        return self.head_logprobs(model, self.hidden(model, batch), batch)
+
+    def hidden(self, model: Any, batch: Batch, graphs: Graphs | None = None) -> Tensor:
+        """The model's last hidden state where each token to learn from is predicted."""
+        if graphs is not None and batch.packed is None:
+            read = partial(self._read, model)
+            try:
+                return at_tokens(graphs.hidden(model, batch.ids_RT, read), batch)
+            except RuntimeError as error:
+                if out_of_memory(error):
+                    raise
+                log.warning("passes of this model cannot be captured as graphs: %s", error)
+            self.drop_graphs()
+            self.graphs.clear()
+        with self._layers(model, fuse=self.compiles):
+            return at_tokens(read_rows(model, batch), batch)
+
+    def _read(self, model: Any, embeds_RTH: Tensor) -> Tensor:
+        """To be captured. Few rows are read as they are: graphs make them fast enough, and a run of
+        few minutes is not kept waiting for a compiler."""
+        few = embeds_RTH.shape[:2].numel() < SMALL_BATCH and not self.config.compile
+        with self._layers(model, fuse=self.compiles and not few):
+            return read_embeds(model, embeds_RTH)
+
+    @contextmanager
+    def _layers(self, model: Any, *, fuse: bool) -> Iterator[None]:
+        again = self.config.gradient_checkpointing and torch.is_grad_enabled()
+        with (
+            fused(model) if fuse else nullcontext(),
+            recomputing(model) if again else nullcontext(),
+        ):
+            yield
+
+    def drop_graphs(self) -> None:
+        for graphs in self.graphs.values():
+            graphs.clear()
+
+    def head_logprobs(self, model: Any, hidden_NH: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        head, shape = model.get_output_embeddings(), logit_shape(model.config)
+        few = bool(self.graphs) and len(hidden_NH) < SMALL_BATCH // 4 and not self.config.compile
+        fuse = self.compiles and not few
+        chunk = self.config.head_chunk
+        whole = partial(chunked_logprobs, head=head, chunk=chunk, fuse=fuse, shape=shape)
+        given = (hidden_NH, batch.target_N, batch.temperature_N)
+        if batch.allowed_NA is None:
+            return whole(given[0], targets_N=given[1], temperature_N=given[2])
+        return masked_logprobs(*given, batch.allowed_NA, head, shape, whole)

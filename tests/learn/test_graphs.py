@@ -1,0 +1,148 @@
+"""Captured passes, with a capture that runs the work again where a GPU would replay it: buffers,
+padding, gradients and what makes graphs stale are the same. A GPU tries its own capture."""
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from sparring.learn import graphs
+from sparring.learn.graphs import Graphs, captures, padded
+from sparring.learn.learner import Learner
+from sparring.learn.optimizer import _flat_gradients
+from sparring.models.loading import load_model, nano_tokenizer
+from sparring.models.policies import wrap_model
+from sparring.run.config import LearnConfig
+
+
+@pytest.fixture
+def captured(monkeypatch) -> list[str]:
+    """What is captured, by name."""
+    works: list[str] = []
+
+    def capture(work, pool):
+        works.append(work.__name__)
+        work()  # as a capture does, so that the backward pass finds the forward pass's
+        return work
+
+    monkeypatch.setattr(graphs, "warm_up", lambda work: work())
+    monkeypatch.setattr(graphs, "capture", capture)
+    return works
+
+
+def learner_of(config: LearnConfig, model=None) -> Learner:
+    model, tokenizer = (model, nano_tokenizer()) if model else load_model("nano")
+    learner = Learner(wrap_model(model, tokenizer, config), ["main"], config)
+    optimizer = learner.optimizers["main"]
+    optimizer.gradients, optimizer._views = _flat_gradients(optimizer.parameters)  # as on a GPU
+    learner.capture("main", optimizer)
+    return learner
+
+
+@pytest.mark.parametrize("weights", ["full", "lora"])
+def test_captured_passes_learn_what_plain_ones_learn(make_samples, captured, weights):
+    options = {"weights": weights, "tokens_per_batch": 48, "entropy": 0.1, "lr": 1e-3}
+    lessons = [make_samples(6), make_samples(3), make_samples(6)]
+
+    def learned(**more) -> tuple[list, list[torch.Tensor]]:
+        learner = learner_of(LearnConfig(**options, **more))
+        stats = [learner.fit(some, i) for i, some in enumerate(lessons)]
+        return stats, [p.detach() for p in learner.policies.parameters("main").values()]
+
+    plain, expected = learned(cuda_graphs=False)
+    assert not captured
+    stats, found = learned(cuda_graphs=True)
+    assert captured.count("_forward") == captured.count("_backward") > 0
+    for one, other in zip(plain, stats, strict=True):
+        assert one == pytest.approx(other, rel=1e-4, abs=1e-6)
+    for one, other in zip(expected, found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_shape_is_captured_once_and_again_when_weights_lie_elsewhere(make_samples, captured):
+    learner = learner_of(LearnConfig(weights="full", cuda_graphs=True))
+    samples = make_samples(5)
+    for _ in range(3):
+        learner._accumulate("main", samples)
+    assert captured == ["_forward", "_backward"]
+    weight = next(iter(learner.policies.parameters("main").values()))
+    weight.data = weight.data.clone()
+    learner._accumulate("main", samples)
+    assert captured == ["_forward", "_backward"] * 2
+
+
+def test_what_lies_in_rows_of_padding_adds_nothing(captured):
+    model = load_model("nano")[0].eval()
+    parameters = list(model.parameters())
+    few, more = torch.full((9, 8), 7), torch.full((10, 8), 90)  # both are padded to ten rows
+
+    def read(embeds_RTH: torch.Tensor) -> torch.Tensor:
+        return model.get_decoder()(inputs_embeds=embeds_RTH).last_hidden_state
+
+    def gradients(*batches: torch.Tensor) -> list[torch.Tensor]:
+        """Of the last of these, after the others."""
+        for p in parameters:
+            p.grad = torch.zeros_like(p)
+        of_model = Graphs(parameters)
+        for ids_RT in batches:
+            for p in parameters:
+                p.grad.zero_()
+            of_model.hidden(model, ids_RT, read).square().sum().backward()
+        return [p.grad.clone() for p in parameters]
+
+    alone, after = gradients(few), gradients(more, few)
+    assert captured == ["_forward", "_backward"] * 2
+    assert all(torch.equal(one, other) for one, other in zip(alone, after, strict=True))
+
+
+def test_a_model_that_cannot_be_captured_is_read_as_it_is(make_samples, monkeypatch, caplog):
+    def fail(work, pool):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(graphs, "warm_up", lambda work: None)
+    monkeypatch.setattr(graphs, "capture", fail)
+    learner = learner_of(LearnConfig(weights="full", cuda_graphs=True))
+    assert learner.fit(make_samples(3), 0)["learn/grad_norm"] > 0
+    assert "not permitted" in caplog.text and not learner.graphs
+
+
+def test_positions_that_are_learned_are_read_from_embeddings_too(make_samples, captured):
+    torch.manual_seed(0)
+    shape = GPT2Config(vocab_size=261, n_embd=32, n_layer=1, n_head=2, n_positions=64)
+    model = GPT2LMHeadModel(shape).eval()
+    grads = []
+    for graphed in (True, False):
+        learner = learner_of(LearnConfig(weights="full", cuda_graphs=graphed), model)
+        learner._accumulate("main", make_samples(4))
+        grads.append([p.grad.clone() for p in learner.policies.parameters("main").values()])
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_rows_are_padded_to_few_sizes():
+    assert [padded(n) for n in (1, 7, 8, 9, 33, 64, 65, 1000)] == [1, 7, 8, 10, 40, 64, 80, 1024]
+    assert len({padded(n) for n in range(512, 1025)}) == 5
+
+
+def test_a_cpu_and_large_models_have_no_graphs(monkeypatch):
+    model = load_model("nano")[0]
+    assert not captures(model, LearnConfig())
+    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
+    assert captures(model, LearnConfig()) and not captures(model, LearnConfig(cuda_graphs=False))
+    assert not captures(model, LearnConfig(packing=True))
+    monkeypatch.setattr(graphs, "SMALL", 1000)
+    assert not captures(model, LearnConfig())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_a_gpu_replays_what_it_captured(make_samples):
+    found = []
+    for graphed in (False, True):
+        config = LearnConfig(weights="full", compile=False, cuda_graphs=graphed, lr=1e-3)
+        model, tokenizer = load_model("nano", device="cuda", dtype="float32")
+        learner = Learner(wrap_model(model, tokenizer, config), ["main"], config)
+        stats = [learner.fit(make_samples(n), i) for i, n in enumerate((6, 3, 6, 12))]
+        found.append((stats, [p.detach() for p in learner.policies.parameters("main").values()]))
+        assert bool(learner.graphs) == graphed
+    assert found[0][0][-1] == pytest.approx(found[1][0][-1], rel=1e-3, abs=1e-5)
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
