@@ -147,7 +147,7 @@ def utilisation(cuda: bool) -> Iterator[list[float]]:
         seen += [float(line) for line in lines if line.replace(".", "").isdigit()]
 
 
-def kernels(work: Callable[[], Any], most: int = 14) -> list[str]:
+def kernels(work: Callable[[], Any], most: int = 15) -> list[str]:
     """Where a GPU's time goes in one step: how much of it any kernel ran, and the longest ones."""
     from torch.profiler import ProfilerActivity, profile
 

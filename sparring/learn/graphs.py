@@ -54,10 +54,11 @@ class Graphs:
             embeds_RTH.requires_grad_()
         addresses = [p.data_ptr() for p in model.parameters()]
         addresses += [p.grad.data_ptr() for p in self._parameters]
-        if addresses != self._addresses or len(self._passes) >= MOST:
+        shape = (padded(len(ids_RT)), *embeds_RTH.shape[1:])
+        full = shape not in self._passes and len(self._passes) == MOST
+        if full or addresses != self._addresses:
             self.clear()
             self._addresses = addresses
-        shape = (padded(len(ids_RT)), *embeds_RTH.shape[1:])
         if shape not in self._passes:
             if self._pool is None and embeds_RTH.is_cuda:
                 self._pool = torch.cuda.graph_pool_handle()

@@ -43,7 +43,8 @@ def read_embeds(model: Any, embeds_RTH: Tensor) -> Tensor:
 @contextmanager
 def _not_packed() -> Iterator[dict[str, Any]]:
     """transformers looks at the position ids for packed sequences, which makes the host wait for
-    the device; here it is known that there are none. Of this thread's calls only."""
+    the device, and while a graph is captured it would make a mask: here it is known that there are
+    no packed sequences and that none is needed. Of this thread's calls only."""
     _known.unpacked = True
     try:
         yield {}
@@ -52,14 +53,23 @@ def _not_packed() -> Iterator[dict[str, Any]]:
 
 
 _known = threading.local()
-_look = getattr(masking_utils, "find_packed_sequence_indices", None)
-if _look is not None:
-    look = _look
 
-    def _find_packed(position_ids: Tensor) -> Tensor | None:
-        return None if getattr(_known, "unpacked", False) else look(position_ids)
 
-    masking_utils.find_packed_sequence_indices = _find_packed
+def _unless_known(name: str, known: Any) -> None:
+    """Answer one of transformers' questions, where it has it, in the blocks of `_not_packed`."""
+    ask = getattr(masking_utils, name, None)
+    if ask is None:
+        return
+
+    def answer(*given: Any, **words: Any) -> Any:
+        sure = getattr(_known, "unpacked", False) and not torch.compiler.is_compiling()
+        return known if sure else ask(*given, **words)
+
+    setattr(masking_utils, name, answer)
+
+
+_unless_known("find_packed_sequence_indices", None)
+_unless_known("is_tracing", False)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Captured passes, with a capture that runs the work again where a GPU would replay it: buffers,
 padding, gradients and what makes graphs stale are the same. A GPU tries its own capture."""
 
+from functools import partial
+
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -9,6 +11,7 @@ from sparring.learn import graphs
 from sparring.learn.graphs import Graphs, captures, padded
 from sparring.learn.learner import Learner
 from sparring.learn.optimizer import _flat_gradients
+from sparring.learn.packing import read_embeds
 from sparring.models.loading import load_model, nano_tokenizer
 from sparring.models.policies import wrap_model
 from sparring.run.config import LearnConfig
@@ -70,13 +73,21 @@ def test_a_shape_is_captured_once_and_again_when_weights_lie_elsewhere(make_samp
     assert captured == ["_forward", "_backward"] * 2
 
 
+def test_so_many_shapes_are_kept(captured, monkeypatch):
+    monkeypatch.setattr(graphs, "MOST", 2)
+    model = load_model("nano")[0].eval()
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    of_model = Graphs(list(model.parameters()))
+    for rows in (1, 2, 1, 2, 3, 3):
+        of_model.hidden(model, torch.ones(rows, 4, dtype=torch.int64), partial(read_embeds, model))
+    assert captured.count("_forward") == 3 and len(of_model._passes) == 1
+
+
 def test_what_lies_in_rows_of_padding_adds_nothing(captured):
     model = load_model("nano")[0].eval()
     parameters = list(model.parameters())
     few, more = torch.full((9, 8), 7), torch.full((10, 8), 90)  # both are padded to ten rows
-
-    def read(embeds_RTH: torch.Tensor) -> torch.Tensor:
-        return model.get_decoder()(inputs_embeds=embeds_RTH).last_hidden_state
 
     def gradients(*batches: torch.Tensor) -> list[torch.Tensor]:
         """Of the last of these, after the others."""
@@ -86,7 +97,7 @@ def test_what_lies_in_rows_of_padding_adds_nothing(captured):
         for ids_RT in batches:
             for p in parameters:
                 p.grad.zero_()
-            of_model.hidden(model, ids_RT, read).square().sum().backward()
+            of_model.hidden(model, ids_RT, partial(read_embeds, model)).square().sum().backward()
         return [p.grad.clone() for p in parameters]
 
     alone, after = gradients(few), gradients(more, few)
@@ -146,3 +157,19 @@ def test_a_gpu_replays_what_it_captured(make_samples):
     assert found[0][0][-1] == pytest.approx(found[1][0][-1], rel=1e-3, abs=1e-5)
     for one, other in zip(found[0][1], found[1][1], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_no_mask_is_made_while_a_graph_is_captured(monkeypatch):
+    """transformers makes a mask for a model that is traced, and its attention is then slower."""
+    from transformers import masking_utils
+
+    model, seen = load_model("nano")[0].eval(), []
+    layer = model.get_decoder().layers[0]
+    layer.register_forward_pre_hook(
+        lambda module, args, words: seen.append(words["attention_mask"]), with_kwargs=True
+    )
+    monkeypatch.setattr("transformers.utils.import_utils.is_cuda_stream_capturing", lambda: True)
+    assert masking_utils.is_tracing()
+    embeds_RTH = torch.randn(2, 5, model.config.hidden_size)
+    read_embeds(model, embeds_RTH)
+    assert seen == [None]
