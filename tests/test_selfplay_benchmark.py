@@ -27,5 +27,6 @@ def test_it_says_where_the_time_went(more: tuple[str, ...]) -> None:
     assert found["iterations"] == 2 and found["work"]["turns"] >= 16
     assert found["work"]["lesson_tokens"] > found["work"]["tokens"] > 0
     assert found["peak_gib"] > 0.1 and found["staleness"] == len(more)
+    assert found["first_s"] > 0 and found["compile_s"] == 0  # on a CPU nothing is compiled
     whole = sum(found["share"].values())
     assert whole >= 0.9 if more else whole == pytest.approx(1, abs=0.05)
