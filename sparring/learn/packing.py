@@ -53,17 +53,18 @@ def _not_packed() -> Iterator[dict[str, Any]]:
 
 
 _known = threading.local()
+_asked: dict[str, Any] = {}  # transformers' own functions
 
 
 def _unless_known(name: str, known: Any) -> None:
     """Answer one of transformers' questions, where it has it, in the blocks of `_not_packed`."""
-    ask = getattr(masking_utils, name, None)
-    if ask is None:
+    if not hasattr(masking_utils, name):
         return
+    _asked[name] = getattr(masking_utils, name)
 
     def answer(*given: Any, **words: Any) -> Any:
         sure = getattr(_known, "unpacked", False) and not torch.compiler.is_compiling()
-        return known if sure else ask(*given, **words)
+        return known if sure else _asked[name](*given, **words)
 
     setattr(masking_utils, name, answer)
 

@@ -214,7 +214,8 @@ def test_flex_attention_sees_what_the_dense_mask_shows(make_policies, monkeypatc
 def test_reading_unpacked_rows_does_not_look_for_packed_ones(make_policies, monkeypatch):
     """The look makes the host wait for the device in each micro-batch."""
     looked = []
-    monkeypatch.setattr(packing_module, "look", looked.append)
+    name = "find_packed_sequence_indices"
+    monkeypatch.setitem(packing_module._asked, name, looked.append)
     policies = make_policies("full")
     with torch.no_grad(), policies.using("main") as model:
         packing_module.read_rows(model, collate(siblings(2, 2), 0, "cpu"))
