@@ -6,6 +6,7 @@ Shapes: R rows, T positions, H hidden.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
@@ -46,6 +47,13 @@ class Graphs:
         self._passes.clear()
         self._pool = None
 
+    def _no_room(self, shape: tuple[int, ...]) -> bool:
+        """Whether a new shape is one too many, or larger than all before: then the memory of those
+        would be too small for it, and stay beside its own."""
+        if shape in self._passes or not self._passes:
+            return False
+        return len(self._passes) == MOST or math.prod(shape) > max(map(math.prod, self._passes))
+
     def hidden(self, model: Any, ids_RT: Tensor, read: Read) -> Tensor:
         """The last hidden states of rows, by graphs in both directions. The number of rows is
         padded, so that few shapes are met."""
@@ -55,8 +63,7 @@ class Graphs:
         addresses = [p.data_ptr() for p in model.parameters()]
         addresses += [p.grad.data_ptr() for p in self._parameters]
         shape = (padded(len(ids_RT)), *embeds_RTH.shape[1:])
-        full = shape not in self._passes and len(self._passes) == MOST
-        if full or addresses != self._addresses:
+        if addresses != self._addresses or self._no_room(shape):
             self.clear()
             self._addresses = addresses
         if shape not in self._passes:

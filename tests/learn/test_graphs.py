@@ -73,15 +73,20 @@ def test_a_shape_is_captured_once_and_again_when_weights_lie_elsewhere(make_samp
     assert captured == ["_forward", "_backward"] * 2
 
 
-def test_so_many_shapes_are_kept(captured, monkeypatch):
+@pytest.mark.parametrize(
+    ("rows", "times", "kept"),
+    [((3, 2, 3, 2), 2, 2), ((3, 2, 1, 1), 3, 1), ((2, 3, 2, 3), 3, 2)],
+    ids=["two shapes", "one too many", "a larger one"],
+)
+def test_shapes_are_kept_as_far_as_there_is_room(captured, monkeypatch, rows, times, kept):
     monkeypatch.setattr(graphs, "MOST", 2)
     model = load_model("nano")[0].eval()
     for p in model.parameters():
         p.grad = torch.zeros_like(p)
     of_model = Graphs(list(model.parameters()))
-    for rows in (1, 2, 1, 2, 3, 3):
-        of_model.hidden(model, torch.ones(rows, 4, dtype=torch.int64), partial(read_embeds, model))
-    assert captured.count("_forward") == 3 and len(of_model._passes) == 1
+    for n in rows:
+        of_model.hidden(model, torch.ones(n, 4, dtype=torch.int64), partial(read_embeds, model))
+    assert captured.count("_forward") == times and len(of_model._passes) == kept
 
 
 def test_what_lies_in_rows_of_padding_adds_nothing(captured):
