@@ -171,12 +171,13 @@ class Runner:
                 break
         # Masks and cuts of the softmax are made on the host, which has to know what was drawn.
         ahead = self.looks_ahead and not any(row.truncated for row in scheduler.rows.values())
-        if not ahead or scheduler.lacks_blocks(self._steps()):
+        steps = self._steps()
+        if not ahead or scheduler.lacks_blocks(steps):
             self._collect(ended)  # who makes room for others leaves with all that it drew
             before = 0
-        rows = scheduler.speaking(self._steps())
+        rows = scheduler.speaking(steps)
         if rows:
-            self._decode(rows)
+            self._decode(rows, steps)
         self._collect(ended, before if ahead and rows else None)
 
     def _queue_first(self, rows: list[Row], token_B: Tensor, logprob_B: Tensor) -> None:
@@ -289,10 +290,10 @@ class Runner:
 
     # ── drawing token after token ───────────────────────────────────────────────────────────────
 
-    def _decode(self, rows: list[Row]) -> None:
-        """Queue some steps for all rows."""
+    def _decode(self, rows: list[Row], steps: int) -> None:
+        """Queue at most so many steps for all rows, which have blocks for them."""
         self._counts.time(self._time_step)
-        steps = min(self._steps(), max(row.undrawn for row in rows))
+        steps = min(steps, max(row.undrawn for row in rows))
         n, size = len(rows), self._counts.padded(len(rows))
         longest = max(positions_after(row, steps) for row in rows)
         state = self._state

@@ -60,9 +60,9 @@ class Passes:
         self.shapes.append((len(spans), max(span.end - span.start for span in spans)))
         return self._read(spans)
 
-    def _note_decode(self, rows) -> None:
+    def _note_decode(self, rows, steps) -> None:
         self.shapes.append((len(rows), 1))
-        self._decode(rows)
+        self._decode(rows, steps)
 
 
 def test_greedy_is_what_generate_says(engine):

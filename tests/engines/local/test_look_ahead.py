@@ -112,6 +112,21 @@ def test_rows_that_make_room_leave_with_all_that_they_drew(make_policies, monkey
     assert preempted and set(preempted) == {0}
 
 
+def test_no_row_draws_more_steps_than_it_has_blocks_for(make_policies, monkeypatch):
+    """How many steps a chunk has depends on how many rows there are, and some make room."""
+    engine = TransformersEngine(make_policies("full"), cache_gb=13 * BLOCK_GB)
+    runner, chunks = looking_ahead(engine), list[tuple[int, int]]()
+    speaking, decode = runner.scheduler.speaking, runner._decode
+    monkeypatch.setattr(runner, "_steps", lambda: 17 - 2 * len(runner.scheduler.rows))
+    monkeypatch.setattr(runner.scheduler, "speaking", lambda n: asked.append(n) or speaking(n))
+    monkeypatch.setattr(
+        runner, "_decode", lambda rows, n: chunks.append((n, asked[-1])) or decode(rows, 1)
+    )
+    asked = list[int]()
+    asyncio.run(talk(engine, 1, max_tokens=70))
+    assert len(set(asked)) > 1 and all(drawn == blocks for drawn, blocks in chunks)
+
+
 def test_memory_that_runs_out_with_a_chunk_in_flight(make_policies, monkeypatch):
     policies = make_policies("full")
     free = digits(asyncio.run(talk(TransformersEngine(policies), 1, max_tokens=9)))
@@ -119,12 +134,12 @@ def test_memory_that_runs_out_with_a_chunk_in_flight(make_policies, monkeypatch)
     runner = looking_ahead(engine)
     decode, chunks = runner._decode, list[int]()
 
-    def narrow(rows) -> None:
+    def narrow(rows, steps) -> None:
         chunks.append(len(rows))
         if len(chunks) > 2 and len(rows) > 3:
             assert runner._in_flight
             raise torch.OutOfMemoryError("CUDA out of memory")
-        decode(rows)
+        decode(rows, steps)
 
     monkeypatch.setattr(runner, "_decode", narrow)
     assert digits(asyncio.run(talk(engine, 1, max_tokens=9))) == free

@@ -19,11 +19,11 @@ class Narrow:
         runner = runner_of(engine)
         self._decode, runner._decode = runner._decode, self._try
 
-    def _try(self, rows: list[Row]) -> None:
+    def _try(self, rows: list[Row], steps: int) -> None:
         if len(rows) > self.most:
             self.sizes.append(len(rows))
             raise self.error
-        self._decode(rows)
+        self._decode(rows, steps)
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,9 @@ class Reading:
         self.tokens += sum(span.end - span.start for span in spans)
         return self._read(spans)
 
-    def _count_decode(self, rows: list[Row]) -> None:
+    def _count_decode(self, rows: list[Row], steps: int) -> None:
         self.tokens += len(rows)
-        self._decode(rows)
+        self._decode(rows, steps)
 
 
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 0.0}, {"top_k": 5}, {"top_p": 0.7}])
@@ -108,7 +108,7 @@ def test_adapters_share_a_batch_and_keep_their_voices(make_policies):
     engine = TransformersEngine(policies)
     runner, passes = runner_of(engine), list[int]()
     decode = runner._decode
-    runner._decode = lambda rows: passes.append(len(rows)) or decode(rows)
+    runner._decode = lambda rows, steps: passes.append(len(rows)) or decode(rows, steps)
     same(asyncio.run(talk(engine, 2, names)), plain)
     assert passes == [len(OPENINGS)] * 10, "after the first token, five for each turn"
 
