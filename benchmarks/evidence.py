@@ -29,6 +29,7 @@ class Row:
     recipe: str
     overrides: tuple[str, ...] = ()
     before: str = ""  # path of the measure before training, where it is another
+    then: str = ""  # a benchmark that reads each run, here {run}, and prints more
 
 
 # Fitted to perfect play a little, then self-play with a perfect opponent in four games of ten.
@@ -162,6 +163,7 @@ ROWS = {
             "predictor_tokens: 48, max_output: 24}",
             "sampling.temperature=0.8", "collect.episodes=256", "learn.lr=1e-4",
         ),
+        then="prediction.py {run} mbpp.jsonl",
     ),
 }  # fmt: skip
 
@@ -183,6 +185,10 @@ def main() -> None:
         folder = options.runs / f"{options.row}{'-smoke' if options.smoke else ''}-{seed}"
         train(folder, command, seed)
         results.append((*before_and_after(folder, row.measure, row.before), minutes(folder)))
+        if row.then:
+            script, *words = (word.format(run=folder) for word in row.then.split())
+            path = Path(__file__).with_name(script)
+            subprocess.run([sys.executable, str(path), *words], check=True)
     print(header())
     print(line(row, results, " ".join(["sparring", *command])))
 

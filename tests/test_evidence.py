@@ -55,6 +55,17 @@ def test_without_an_evaluation_the_first_and_last_metric_count(evidence, tmp_pat
         evidence.before_and_after(tmp_path / "code-0", "other/thing")
 
 
+def test_a_row_may_have_a_benchmark_of_its_own_after_it(evidence, tmp_path, monkeypatch):
+    finished(tmp_path / "prediction-0", [{"reward/code_prediction/author": 0.1}] * 2)
+    ran = []
+    monkeypatch.setattr(evidence.subprocess, "run", lambda words, check: ran.append(words))
+    words = ["prediction", "--runs", str(tmp_path), "--seeds", "1"]
+    monkeypatch.setattr(sys, "argv", ["evidence.py", *words])
+    evidence.main()
+    script = str(FOLDER / "prediction.py")
+    assert ran == [[sys.executable, script, str(tmp_path / "prediction-0"), "mbpp.jsonl"]]
+
+
 def test_a_run_in_phases_is_read_from_its_phases(evidence, tmp_path):
     phases = {
         name: {"pass_rate": rate, "seconds": 60} for name, rate in (("base", 0.1), ("dpo", 0.3))
