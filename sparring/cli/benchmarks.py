@@ -73,6 +73,6 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare two evaluations question by question: McNemar's test and an interval."""
-    from sparring.evaluation.paired import compare_files
+    from sparring.evaluation.significance import compare_files
 
     say(compare_files(first, second), as_json)

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import numpy as np
 
 from sparring.evaluation.ratings import MODEL, Result, fit
+from sparring.evaluation.significance import wilson
 
 Mixture = Literal["prioritised", "uniform", "nash", "alpharank"]
 Matrix = np.ndarray[Any, Any]
 ALPHA, POPULATION = 1.0, 50  # alpha-rank: intensity of selection, individuals
-_SURE = 1.96  # standard deviations
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,8 @@ class Population:
             wins[at[r.player], at[r.other]] += r.wins
             wins[at[r.other], at[r.player]] += r.losses
         decided = wins + wins.T
-        count = np.maximum(decided, 1)
-        share = wins / count
-        square = _SURE**2
-        centre = share + square / (2 * count)
-        spread = _SURE * np.sqrt(share * (1 - share) / count + square / (4 * count**2))
-        below: Matrix = (centre - spread) / (1 + square / count)
-        return (decided > 0) & (below > 0.5)
+        below: Matrix = np.vectorize(lambda won, games: wilson(won, games)[0])(wins, decided)
+        return below > 0.5
 
     def cycles(self) -> list[list[str]]:
         """For each group whose members all beat each other in a circle, a shortest circle: each

@@ -145,30 +145,26 @@ def _objective(
 ) -> tuple[float, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Minus the log posterior of strengths and δ, its gradient and its Hessian; convex.
 
-    P pairs, K = 3 endings: `ended` is P×K. A game's logits are linear in its pair's d and in δ.
+    P pairs, K = 3 endings, N strengths and δ. A game's logits are linear in them.
     """
-    d = x[pairs[:, 0]] - x[pairs[:, 1]]
+    from scipy.special import logsumexp
+
+    at, drawn = np.arange(len(pairs)), bool(ended[:, 1].any())
+    design_PKN = np.zeros((len(pairs), 3, len(x)))
+    for player, sign in ((0, 0.5), (1, -0.5)):
+        design_PKN[at, 0, pairs[:, player]] = sign
+        design_PKN[at, 2, pairs[:, player]] = -sign
+    design_PKN[:, 1, -1] = drawn
     # Where no game was drawn a draw has no weight: plain Bradley–Terry.
-    draw = np.full(len(pairs), x[-1] if ended[:, 1].any() else _NEVER)
-    logits = np.stack([d / 2, draw, -d / 2], 1)
-    top = logits.max(1, keepdims=True)
-    log_sum = top + np.log(np.exp(logits - top).sum(1, keepdims=True))
-    chance, games = np.exp(logits - log_sum), ended.sum(1)
-    value = float((ended * (log_sum - logits)).sum() + 0.5 * (precision * x * x).sum())
-    missing = games[:, None] * chance - ended
-    by_d, by_draw = (missing[:, 0] - missing[:, 2]) / 2, missing[:, 1]
-    gradient = precision * x
-    np.add.at(gradient, pairs[:, 0], by_d)
-    np.add.at(gradient, pairs[:, 1], -by_d)
-    gradient[-1] += by_draw.sum()
-    lean = (chance[:, 0] - chance[:, 2]) / 2
-    d_d = games * ((chance[:, 0] + chance[:, 2]) / 4 - lean**2)
-    d_draw = -games * lean * chance[:, 1]
-    hessian = np.diag(precision)
-    for sign_i, i in ((1, pairs[:, 0]), (-1, pairs[:, 1])):
-        for sign_j, j in ((1, pairs[:, 0]), (-1, pairs[:, 1])):
-            np.add.at(hessian, (i, j), sign_i * sign_j * d_d)
-        np.add.at(hessian, (i, np.full_like(i, -1)), sign_i * d_draw)
-        np.add.at(hessian, (np.full_like(i, -1), i), sign_i * d_draw)
-    hessian[-1, -1] += (games * chance[:, 1] * (1 - chance[:, 1])).sum()
+    logits_PK = design_PKN @ x + np.array([0.0, 0.0 if drawn else _NEVER, 0.0])
+    log_chance_PK = logits_PK - logsumexp(logits_PK, axis=1, keepdims=True)
+    games_P, chance_PK = ended.sum(1), np.exp(log_chance_PK)
+    value = float(0.5 * (precision * x * x).sum() - (ended * log_chance_PK).sum())
+    expected_PK = games_P[:, None] * chance_PK
+    gradient = precision * x + np.einsum("pk,pkn->n", expected_PK - ended, design_PKN)
+    mean_PN = np.einsum("pk,pkn->pn", chance_PK, design_PKN)
+    centred_PKN = design_PKN - mean_PN[:, None]
+    hessian = np.diag(precision) + np.einsum(
+        "pk,pkn,pkm->nm", expected_PK, centred_PKN, centred_PKN, optimize=True
+    )
     return value, gradient, hessian

@@ -9,9 +9,8 @@ import json
 import os
 import sqlite3
 import threading
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 from sparring.core.types import MAIN, Episode, episode_from_json
 from sparring.view.markup import game_name
 from sparring.view.replays import outcome
+from sparring.view.rundata import read_packed_lines
 
 EVALUATION = "evaluation"  # the file of the closing evaluation's games
 PAGE = 50
@@ -190,7 +190,7 @@ class EpisodeIndex:
 
     def read_file(self, file: str) -> list[Episode]:
         path = self.files().get(file)
-        return [episode_from_json(data) for _, data in _lines(path)] if path else []
+        return [episode_from_json(data) for _, data in read_packed_lines(path)] if path else []
 
 
 def _count(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
@@ -262,7 +262,7 @@ def _add(db: sqlite3.Connection, name: str, path: Path) -> None:
     first = last[0] + 1 if last else 1  # numbers of games that were forgotten are not used again
     rows: dict[str, list[tuple[Any, ...]]] = {"game": [], "verdict": [], "words": []}
     seatings: dict[int, tuple[Any, ...]] = {}
-    for offset, data in _lines(path):
+    for offset, data in read_packed_lines(path):
         number = len(rows["game"])
         key = first + number
         try:
@@ -320,23 +320,6 @@ def _forget(db: sqlite3.Connection, name: str) -> None:
     db.execute("delete from verdict where game in (select id from game where file = ?)", (name,))
     db.execute("delete from game where file = ?", (name,))
     db.execute("delete from file where name = ?", (name,))
-
-
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON objects of a file with the offset of each line, as far as the file can be read."""
-    offset = 0
-    try:
-        with gzip.open(path, "rb") as lines:
-            for line in lines:
-                try:
-                    data = json.loads(line)
-                except ValueError:
-                    data = None
-                if isinstance(data, dict):
-                    yield offset, data
-                offset += len(line)
-    except (OSError, EOFError, zlib.error):
-        return  # cut short by a kill: what came before counts
 
 
 def _row(row: sqlite3.Row) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sparring.core.types import Episode, Turn
@@ -49,10 +50,7 @@ def game_data(episode: Episode, config: Mapping[str, Any]) -> dict[str, Any]:
             for frame in frames(episode)
         ],
         "turns": [_turn(turn, config) for turn in episode.turns],
-        "verdicts": [
-            {"status": v.status, "kind": v.kind, "detail": v.detail, "seconds": v.seconds}
-            for v in episode.verdicts
-        ],
+        "verdicts": [asdict(verdict) for verdict in episode.verdicts],
         "facts": episode.facts,
         "void": episode.void,
         "diffs": list(_diffs(episode)),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sparring.core.formatting import esc, number
+from sparring.core.formatting import esc
 from sparring.view.markup import game_name, opponent_name
 from sparring.view.metrics import measure
-from sparring.view.part import ReportPart
+from sparring.view.part import ReportPart, card, figure
 from sparring.view.results import UNTRAINED, not_lost, shares
 from sparring.view.rundata import RunData, is_number
 
@@ -23,14 +23,8 @@ def section(run: RunData) -> ReportPart | None:
         if not isinstance(results, Mapping) or IMITATED not in results:
             continue
         stages = [before.get(game, {}), results[IMITATED], results]
-        rows = "".join(_row(*measure) for measure in _measures(stages))
-        heads = "".join(f"<th{' class=num' * (i > 0)}>{h}</th>" for i, h in enumerate(_HEADS))
-        cards.append(
-            f'<div class="card"><h3>{esc(game_name(game))}: imitation, then self-play</h3>'
-            f'<div class="scroll"><table class="results"><thead><tr>{heads}</tr></thead>{rows}'
-            "</table></div>"
-            f'<p class="caption">{esc(_ends(run))}</p></div>'
-        )
+        title = f"{game_name(game)}: imitation, then self-play"
+        cards.append(card(title, _ends(run), _HEADS, [_row(*one) for one in _measures(stages)]))
     return ReportPart(results="".join(cards)) if cards else None
 
 
@@ -49,13 +43,10 @@ def _measures(stages: list[Any]) -> Iterator[tuple[str, list[float | None], bool
         yield title, [v if is_number(v) else None for v in values], percent
 
 
-def _row(title: str, values: list[float | None], percent: bool) -> str:
+def _row(title: str, values: list[float | None], percent: bool) -> list[str]:
     fitted, trained = values[1:]
     added = None if fitted is None or trained is None else trained - fitted
-    cells = [*values, added]
-    texts = ["–" if value is None else number(value, percent) for value in cells]
-    figures = "".join(f"<td class=num>{text}</td>" for text in texts)
-    return f"<tr><th scope=row>{esc(title)}</th>{figures}</tr>"
+    return [esc(title), *(figure(value, percent) for value in (*values, added))]
 
 
 def _ends(run: RunData) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sparring.core.formatting import esc
+from sparring.core.formatting import esc, number
+from sparring.view.rundata import is_number
 
 _FIGURE = re.compile(r"[-−+]?[\d.,]+(e[-−+]?\d+)?( ?%| (s|min|h|d)| min \d+ s)?|–|")
 
@@ -49,6 +50,16 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
         f'<div class="scroll"><table class="results"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def card(title: str, note: str, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table with a title and a sentence on what it shows."""
+    return f'<div class="card"><h3>{esc(title)}</h3><p>{esc(note)}</p>{table(heads, rows)}</div>'
+
+
+def figure(value: object, percent: bool = False) -> str:
+    """A number for a cell; a dash where there is none."""
+    return number(value, percent) if is_number(value) else "–"
 
 
 def is_figure(cell: str) -> bool:

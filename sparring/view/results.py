@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sparring.core.formatting import esc, number
+from sparring.evaluation.significance import ends_differ, means_differ, shares_differ
 from sparring.view.curves import Points
 from sparring.view.markup import game_name, opponent_name
 from sparring.view.metrics import ENDINGS, HEADS, chart_spec, measure, measures
 from sparring.view.rundata import is_number
-from sparring.view.significance import ends_differ, means_differ, shares_differ
 
 T = TypeVar("T")
 SPANS = {"regret": 2.5}  # from the least to the most that one game can bring; 1 otherwise
@@ -67,12 +67,12 @@ def headlines(evaluation: dict[str, Any], data: dict[str, Points]) -> tuple[list
 
 
 def _from_table(evaluation: dict[str, Any]) -> list[Headline]:
-    untrained = _mapping(evaluation.get(UNTRAINED))
+    untrained = mapping(evaluation.get(UNTRAINED))
     first, rest = [], []
     for game, results in evaluation.items():
         if game == UNTRAINED or not isinstance(results, Mapping):
             continue
-        before = _mapping(untrained.get(game))
+        before = mapping(untrained.get(game))
         of = game_name(game)
         for opponent, result in results.items():
             if opponent == "exact":
@@ -90,7 +90,7 @@ def _from_table(evaluation: dict[str, Any]) -> list[Headline]:
 def _exact_headlines(
     of: str, results: Mapping[str, Any], before: Mapping[str, Any]
 ) -> list[Headline]:
-    exact, was = _mapping(results.get("exact")), _mapping(before.get("exact"))
+    exact, was = mapping(results.get("exact")), mapping(before.get("exact"))
     chosen = []
     for key, value in exact.items():
         if is_number(value) and key in HEADS:
@@ -108,10 +108,10 @@ def _measure_moved(key: str, before: float, after: float, results: Mapping[str, 
         return False
     if key == "exploitability" and str(results.get("method") or "").startswith("exact"):
         return True
-    exact = _mapping(results.get("exact"))
+    exact = mapping(results.get("exact"))
     if is_number(exact.get(f"{key}_low")) and is_number(exact.get(f"{key}_high")):
         return not exact[f"{key}_low"] <= before <= exact[f"{key}_high"]
-    played = [_mapping(result).get("games") for result in results.values()]
+    played = [mapping(result).get("games") for result in results.values()]
     return means_differ(
         before, after, min((n for n in played if is_number(n)), default=0), SPANS.get(key, 1)
     )
@@ -191,18 +191,18 @@ def tiles(chosen: list[Headline], compared: str) -> str:
 
 def results_table(evaluation: dict[str, Any]) -> str:
     """Per game and opponent how games ended, untrained above trained, and the exact measures."""
-    untrained = _mapping(evaluation.get(UNTRAINED))
+    untrained = mapping(evaluation.get(UNTRAINED))
     cards = []
     for game, results in evaluation.items():
         if game == UNTRAINED or not isinstance(results, Mapping):
             continue
-        before = _mapping(untrained.get(game))
+        before = mapping(untrained.get(game))
         rows = [
             _opponent_rows(opponent, result, before.get(opponent))
             for opponent, result in results.items()
             if opponent != "exact" and shares(result)
         ]
-        exact = _exact_list(_mapping(results.get("exact")), _mapping(before.get("exact")))
+        exact = _exact_list(mapping(results.get("exact")), mapping(before.get("exact")))
         if rows or exact:
             cards.append(
                 f'<div class="card"><h3>{esc(game_name(game))}</h3>{_table(rows)}{exact}'
@@ -213,7 +213,7 @@ def results_table(evaluation: dict[str, Any]) -> str:
 
 def _played(results: Mapping[str, Any]) -> str:
     """How the policy was asked in these games; older runs do not say."""
-    chosen = [_mapping(sampling) for sampling in results.get("sampling") or []]
+    chosen = [mapping(sampling) for sampling in results.get("sampling") or []]
     method = results.get("method")
     measured = f'<p class="caption">{esc(f"Measures: {method}.")}</p>' if method else ""
     if not chosen:
@@ -359,5 +359,5 @@ def _rung(rank: int, name: str, rating: dict[str, Any], at: Any, y: float, width
     )
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

@@ -115,13 +115,22 @@ def read_episodes(path: Path, most: int = LOOKED_AT) -> list[Episode]:
 
 
 def _episodes(path: Path) -> Iterator[Episode]:
+    for _, record in read_packed_lines(path):
+        try:
+            yield episode_from_json(record)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue  # not an episode
+
+
+def read_packed_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a packed JSONL file with the offset of each line, as far as it can be read."""
+    offset = 0
     try:
-        with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:
+        with gzip.open(path, "rb") as lines:
             for line in lines:
-                try:
-                    yield episode_from_json(json.loads(line))
-                except (ValueError, TypeError, KeyError, AttributeError):
-                    continue  # torn, or not an episode
+                if (record := parse_object(line.decode("utf-8", "replace"))) is not None:
+                    yield offset, record
+                offset += len(line)
     except (OSError, EOFError, zlib.error):
         return  # a file cut short by a kill: what came before it counts
 
@@ -133,28 +142,23 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _json(path: Path) -> Any:
+def parse_object(text: str | bytes) -> dict[str, Any] | None:
     try:
-        return json.loads(_text(path))
+        record = json.loads(text)
     except ValueError:
         return None
+    return record if isinstance(record, dict) else None
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty where there is none."""
-    records = _json(path)
-    return records if isinstance(records, dict) else {}
+    return parse_object(_text(path)) or {}
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSONL file; lines that are torn or of another kind are left out."""
-    for line in _text(path).split("\n"):
-        try:
-            records = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(records, dict):
-            yield records
+    records = (parse_object(line) for line in _text(path).split("\n"))
+    return (record for record in records if record is not None)
 
 
 def _config(text: str) -> dict[str, Any]:

@@ -143,16 +143,18 @@ def notices(run: RunData, void_reasons: Sequence[tuple[str, int]] = ()) -> list[
     state, reason = status(run)
     kind = {"running": "calm", "done": "good"}.get(state, "alarm")
     done, wanted = last_iteration(run), run.config.get("iterations")
-    title = {"done": "Done", "running": "Running", "stopped": "Stopped"}.get(state, "Not running")
     detail = reason or (f"Iteration {done:,} of {wanted:,}." if is_number(wanted) else "")
     entries = [
-        {"kind": "alarm", "title": event_title(e), "iteration": e.get("iteration"),
-         "detail": str(e.get("detail") or "")}
+        _notice("alarm", event_title(e), str(e.get("detail") or ""), iteration=e.get("iteration"))
         for e in run.events
         if not is_calm(e) and e.get("event") != "stopped"
-    ]  # fmt: skip
-    entries.append({"kind": kind, "title": title, "detail": detail})
+    ]
+    entries.append(_notice(kind, state.capitalize(), detail))
     return entries + _void(run, void_reasons) + _canary(run)
+
+
+def _notice(kind: str, title: str, detail: str, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, "title": title, "detail": detail, **more}
 
 
 def _void(run: RunData, reasons: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
@@ -160,22 +162,11 @@ def _void(run: RunData, reasons: Sequence[tuple[str, int]]) -> list[dict[str, An
     if rate is None:
         return []
     if rate == 0:
-        return [
-            {
-                "kind": "good",
-                "title": "No void games",
-                "detail": f"In the last {_WINDOW} iterations.",
-            }
-        ]
+        return [_notice("good", "No void games", f"In the last {_WINDOW} iterations.")]
     why = "; ".join(f"{reason} ({number(count)})" for reason, count in reasons)
-    return [
-        {
-            "kind": "alarm",
-            "title": f"{number(rate, True)} of the latest games are void",
-            "detail": "They are not learned from." + (f" Reasons: {why}" if why else ""),
-            "link": "games?void=yes",
-        }
-    ]
+    title = f"{number(rate, True)} of the latest games are void"
+    detail = "They are not learned from." + (f" Reasons: {why}" if why else "")
+    return [_notice("alarm", title, detail, link="games?void=yes")]
 
 
 def _canary(run: RunData) -> list[dict[str, Any]]:
@@ -189,12 +180,10 @@ def _canary(run: RunData) -> list[dict[str, Any]]:
     limit = run.config.get("canary")
     if not values or not is_number(limit):
         return []
-    most = max(values)
-    return [
-        {
-            "kind": "alarm" if most > limit else "good",
-            "title": "Canary above its limit" if most > limit else "Canary quiet",
-            "detail": f"At most {number(most)} nats between sampled and learned logprobs; the "
-            f"limit is {number(limit)}.",
-        }
-    ]
+    detail = (
+        f"At most {number(max(values))} nats between sampled and learned logprobs; the limit is "
+        f"{number(limit)}."
+    )
+    if max(values) > limit:
+        return [_notice("alarm", "Canary above its limit", detail)]
+    return [_notice("good", "Canary quiet", detail)]

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from sparring.view.rundata import parse_object
+
 EVERY_S = 0.4
 _KEEP_ALIVE = 30  # looks without news before a line that keeps the connection open
 
@@ -43,15 +45,7 @@ class Tail:
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
         self.offset += len(whole)
-        return [row for line in whole.split(b"\n") if (row := _object(line)) is not None]
-
-
-def _object(line: bytes) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
+        return [row for line in whole.split(b"\n") if (row := parse_object(line)) is not None]
 
 
 async def server_sent_events(run: Path) -> AsyncIterator[str]:

@@ -7,13 +7,13 @@ from fake_run import episode
 
 from sparring.core.formatting import duration, esc, humanise, number, signed
 from sparring.core.types import Episode, Task
+from sparring.evaluation.significance import ends_differ, means_differ, shares_differ
 from sparring.view.curves import key_charts, layout, thin
 from sparring.view.markup import opponent_name
 from sparring.view.metrics import chart_spec, charts
 from sparring.view.part import table
 from sparring.view.replays import ending, frames, pick
 from sparring.view.results import headlines, not_lost, shares, ticks
-from sparring.view.significance import ends_differ, means_differ, shares_differ
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from sparring.core.game import opened
 from sparring.core.table import Table
 from sparring.core.types import Task, derive
-from sparring.evaluation.passk import wilson
 from sparring.evaluation.sampling import as_trained
+from sparring.evaluation.significance import wilson
 from sparring.pipelines.adversarial.game import DISCRIMINATOR, GENERATOR, AdversarialTests, score
 from sparring.pipelines.adversarial.problems import full_problem
 from sparring.pipelines.adversarial.written_tests import VALID

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from sparring.core.formatting import duration, esc, number
-from sparring.view.part import ReportPart, Section, table
+from sparring.view.part import ReportPart, Section, card
 from sparring.view.rundata import RunData, is_number, read_object
 
 _COLUMNS = {
@@ -58,12 +58,7 @@ def _stages(lines: Sequence[Mapping[str, Any]]) -> str:
         rows.append(_cells("before", [untrained]))
     rows += [_cells(f"{stage}", steps) for stage, steps in by_stage.items()]
     note = "Means over the steps of each stage; bugs are counted."
-    return _card("Stage by stage", note, ("Stage", *_COLUMNS.values(), "Bugs", "Time"), rows)
-
-
-def _card(title: str, note: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    intro = f"<h3>{esc(title)}</h3><p class='intro'>{esc(note)}</p>"
-    return f'{intro}<div class="card">{table(heads, rows)}</div>'
+    return card("Stage by stage", note, ("Stage", *_COLUMNS.values(), "Bugs", "Time"), rows)
 
 
 def _cells(name: str, steps: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -89,7 +84,7 @@ def _crossplay(result: Mapping[str, Any]) -> str:
         "How often a discriminator (row) breaks the program of a generator (column), over "
         f"{number(result.get('problems', 0))} problems. {_race(result.get('over_time') or [])}"
     )
-    return _card("Cross-play of the stages", note, ["", *names], rows)
+    return card("Cross-play of the stages", note, ["", *names], rows)
 
 
 def _race(stages: Sequence[Mapping[str, float]]) -> str:
@@ -134,4 +129,4 @@ def _bugs(counts: Mapping[str, Any]) -> str:
         f"{number(counts.get('tests', 0))} tests broke programs {number(counts.get('bugs', 0))} "
         "times; these did most often."
     )
-    return _card("Tests that found bugs", note, ("Problem", "Test", "Programs broken"), rows)
+    return card("Tests that found bugs", note, ("Problem", "Test", "Programs broken"), rows)

@@ -1,125 +1,61 @@
-"""Asks a policy for programs, lets the judge rule, and counts: what MBPP and HumanEval share."""
+"""Programs that a policy is asked for, and the rulings on them: what MBPP and HumanEval share."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from sparring.core.errors import ConfigError
-from sparring.core.table import Speak
-from sparring.core.types import Message, Request, Sampling, Verdict, VoidGame, derive
-from sparring.evaluation.benchmark import batch_size
-from sparring.evaluation.passk import mean_pass_at_k, wilson
+from sparring.core.types import Turn, Verdict
+from sparring.evaluation import benchmark
+from sparring.evaluation.benchmark import Attempt, Rule
+from sparring.evaluation.significance import mean_pass_at_k, wilson
 from sparring.judge.python.judge import Judge
-from sparring.run.lines import in_batches
+from sparring.models.chat import RAW
 from sparring.tasks.code import Problem
 
+Program = Callable[[str], str]  # of a reply
 
-@dataclass(frozen=True, slots=True)
-class Question:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(benchmark.Question):
     """A problem as a policy is asked it, and how its reply becomes a program."""
 
     problem: Problem
-    messages: list[Message]
-    program: Callable[[str], str]
-    stop: tuple[str, ...] = ()
+    program: Program
+
+    @classmethod
+    def chat(cls, problem: Problem, text: str, program: Program) -> Question:
+        return cls(
+            problem.id, [{"role": "user", "content": text}], problem=problem, program=program
+        )
+
+    @classmethod
+    def raw(cls, problem: Problem, text: str, program: Program, stop: tuple[str, ...]) -> Question:
+        """A text that is to be gone on with, until one of the stops."""
+        asked = [{"role": RAW, "content": text}]
+        return cls(problem.id, asked, stop, problem=problem, program=program)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One reply and its verdict."""
+def rule_by(judge: Judge, questions: Sequence[Question]) -> Rule:
+    """The judge's ruling on the program that a reply to one of the questions is taken for."""
 
-    text: str
-    code: str
-    verdict: Verdict
-    finish: str = ""
-
-
-async def attempt_all(
-    questions: Sequence[Question],
-    speak: Speak,
-    policy: str,
-    judge: Judge,
-    *,
-    samples: int = 1,
-    sampling: Sampling | None = None,
-    seed: int = 0,
-) -> list[list[Attempt]]:
-    """All attempts at all questions, asked for at once: the engine batches, the judge queues."""
-    base = sampling or Sampling(temperature=0.0, max_tokens=512)
-
-    async def attempt(number: int, sample: int) -> Attempt:
+    async def ruled(number: int, turn: Turn) -> tuple[str, Verdict]:
         question = questions[number]
-        how = Sampling(base.temperature, base.top_p, base.top_k, base.max_tokens, question.stop)
-        request = Request(
-            seat="author",
-            policy=policy,
-            messages=question.messages,
-            sampling=how,
-            seed=derive(seed, "benchmark", question.problem.id, sample),
-            order=(number, sample),
-        )
-        try:
-            turn = await speak(request)
-        except VoidGame as reason:
-            return Attempt("", "", Verdict("void", "prompt", str(reason)))
         code = question.program(cut(turn.text, question.stop))
-        return Attempt(turn.text, code, await rule(judge, question.problem, code), turn.finish)
+        return code, await rule(judge, question.problem, code)
 
-    numbers = range(len(questions))
-    flat = await asyncio.gather(*[attempt(i, j) for i in numbers for j in range(samples)])
-    return [list(flat[i * samples : (i + 1) * samples]) for i in numbers]
-
-
-async def attempt_in_batches(
-    questions: Sequence[Question],
-    engine: Any,
-    policy: str,
-    judge: Judge,
-    *,
-    samples: int,
-    sampling: Sampling,
-    seed: int,
-    lines: Path | None = None,
-    progress: Callable[[dict[str, Any]], None] | None = None,
-) -> list[list[Attempt]]:
-    """As `attempt_all`, a batch of questions after the other, with a line of a file for each."""
-
-    async def ask(numbers: range) -> list[dict[str, Any]]:
-        part = [questions[i] for i in numbers]
-        attempts = await attempt_all(
-            part, engine.act, policy, judge, samples=samples, sampling=sampling, seed=seed
-        )
-        return [
-            {"id": q.problem.id, "attempts": [asdict(a) for a in each]}
-            for q, each in zip(part, attempts, strict=True)
-        ]
-
-    def report(records: list[dict[str, Any]]) -> None:
-        if progress is not None:
-            verdicts = [a["verdict"]["status"] for r in records for a in r["attempts"]]
-            rate = verdicts.count("pass") / len(verdicts)
-            progress({"iteration": len(records), "pass_rate": rate})
-
-    ids = [question.problem.id for question in questions]
-    batch = max(1, batch_size(engine) // samples)
-    async with judge:
-        records = await in_batches(lines, ids, ask, batch=batch, what="problem", progress=report)
-    return [
-        [Attempt(**{**a, "verdict": Verdict(**a["verdict"])}) for a in record["attempts"]]
-        for record in records
-    ]
+    return ruled
 
 
 async def attempt_references(problems: Sequence[Problem], judge: Judge) -> list[list[Attempt]]:
     """The reference solutions, judged as if a policy had written them."""
     verdicts = await asyncio.gather(*[rule(judge, problem, problem.code) for problem in problems])
     return [
-        [Attempt(problem.code, problem.code, verdict)]
+        [Attempt(problem.code, verdict, problem.code)]
         for problem, verdict in zip(problems, verdicts, strict=True)
     ]
 

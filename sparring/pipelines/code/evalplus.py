@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from sparring.core.errors import ConfigError
-from sparring.models.chat import RAW
 from sparring.pipelines.code import humaneval
 from sparring.pipelines.code.attempts import Question
 from sparring.tasks.code import Problem, extract_code
@@ -125,12 +124,8 @@ def questions(problems: Sequence[Problem], name: str, *, chat: bool) -> list[Que
     if name == "humaneval+":
         return humaneval.questions(problems, chat=chat)
     if chat:
-        ask = [{"role": "user", "content": CHAT.format(prompt=p.prompt)} for p in problems]
-        return [Question(p, [a], extract_code) for p, a in zip(problems, ask, strict=True)]
-    return [
-        Question(p, [{"role": RAW, "content": p.prompt}], lambda text: text, stop=STOPS)
-        for p in problems
-    ]
+        return [Question.chat(p, CHAT.format(prompt=p.prompt), extract_code) for p in problems]
+    return [Question.raw(p, p.prompt, str, STOPS) for p in problems]
 
 
 def inputs(row: dict[str, Any]) -> list[list[Any]]:

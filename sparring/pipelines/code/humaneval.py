@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sparring.core.errors import ConfigError
-from sparring.models.chat import RAW
 from sparring.pipelines.code.attempts import Question, need_tests
 from sparring.tasks import load_tasks
 from sparring.tasks.code import Problem, extract_code, problem_of
@@ -36,18 +35,8 @@ def load_humaneval(source: str, limit: int | None = None) -> list[Problem]:
 
 def questions(problems: Sequence[Problem], *, chat: bool) -> list[Question]:
     if chat:
-        return [
-            Question(
-                p,
-                [{"role": "user", "content": CHAT.format(prompt=p.prompt)}],
-                _whole(p),
-            )
-            for p in problems
-        ]
-    return [
-        Question(p, [{"role": RAW, "content": p.prompt}], _continued(p), stop=STOPS)
-        for p in problems
-    ]
+        return [Question.chat(p, CHAT.format(prompt=p.prompt), _whole(p)) for p in problems]
+    return [Question.raw(p, p.prompt, _continued(p), STOPS) for p in problems]
 
 
 def _continued(problem: Problem) -> Callable[[str], str]:

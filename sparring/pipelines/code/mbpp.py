@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import MAIN, Sampling
+from sparring.evaluation.benchmark import attempt_all
 from sparring.evaluation.periodic import Evaluation, due, write_details
 from sparring.judge.python.judge import Judge
-from sparring.models.chat import RAW
 from sparring.pipelines.code.attempts import (
     Question,
-    attempt_all,
     attempt_stats,
     details,
     need_tests,
+    rule_by,
 )
 from sparring.pipelines.code.config import MbppConfig
 from sparring.run.config import Config
@@ -62,21 +62,10 @@ def load_shots(source: str) -> list[Problem]:
 
 def questions(problems: Sequence[Problem], shots: Sequence[Problem]) -> list[Question]:
     """In the published form, to be gone on with as raw text; without shots, as chat."""
-    if not shots:
-        return [
-            Question(p, [{"role": "user", "content": _ask(p) + CHAT}], extract_code)
-            for p in problems
-        ]
     examples = "".join(f"{_ask(shot)}{BEGIN}\n{shot.code.strip()}\n{DONE}\n\n" for shot in shots)
-    return [
-        Question(
-            p,
-            [{"role": RAW, "content": f"{examples}{_ask(p)}{BEGIN}\n"}],
-            lambda text: text,
-            stop=(DONE,),
-        )
-        for p in problems
-    ]
+    if not shots:
+        return [Question.chat(p, _ask(p) + CHAT, extract_code) for p in problems]
+    return [Question.raw(p, f"{examples}{_ask(p)}{BEGIN}\n", str, (DONE,)) for p in problems]
 
 
 def _ask(problem: Problem) -> str:
@@ -101,13 +90,13 @@ async def evaluate_run(
     if not due(mbpp.every, config, iteration):
         return {}
     problems = load_mbpp(mbpp.data, "test", mbpp.problems)
-    shots = [] if mbpp.chat else load_shots(mbpp.data)
+    asked = questions(problems, [] if mbpp.chat else load_shots(mbpp.data))
     async with Judge(timeout_s=mbpp.timeout_s, sandbox=config.sandbox) as judge:
         attempts = await attempt_all(
-            questions(problems, shots),
+            asked,
             engine.act,
             author(config),
-            judge,
+            rule_by(judge, asked),
             samples=max(mbpp.k),
             sampling=Sampling(temperature=mbpp.temperature, max_tokens=mbpp.max_tokens),
             seed=config.seed,

@@ -7,33 +7,28 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparring.cli.progress import live
 from sparring.core.errors import ConfigError
-from sparring.core.table import Speak
-from sparring.core.types import Request, Sampling, Turn, Verdict, VoidGame, derive
-from sparring.evaluation.benchmark import REFERENCE, Asked, batch_size
-from sparring.evaluation.passk import wilson
+from sparring.core.types import Sampling, Turn, Verdict
+from sparring.evaluation.benchmark import (
+    REFERENCE,
+    Asked,
+    Attempt,
+    Question,
+    attempt_in_batches,
+)
+from sparring.evaluation.significance import wilson
 from sparring.judge.math import final_answer, grade
 from sparring.models.trained import weights_of
 from sparring.pipelines.coherent_math.questions import ASK, WordProblem, load_word_problems
-from sparring.run.lines import cached, in_batches, unfinished
+from sparring.run.lines import cached, unfinished
 from sparring.run.rundir import digest, write_whole
 
 SOURCES = {"gsm8k": "openai/gsm8k:main", "gsm8k-platinum": "madrylab/gsm8k-platinum"}
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """One attempt at a question, and its verdict."""
-
-    text: str
-    verdict: Verdict
-    tokens: int = 0
-    finish: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +36,11 @@ class Solved:
     """A question with all its attempts; the verdict is that of the answer most of them gave."""
 
     problem: WordProblem
-    solutions: tuple[Solution, ...]
+    attempts: Sequence[Attempt]
 
     @property
-    def chosen(self) -> Solution:
-        return self.solutions[majority([s.text for s in self.solutions])]
+    def chosen(self) -> Attempt:
+        return self.attempts[majority([s.text for s in self.attempts])]
 
     def as_dict(self) -> dict[str, Any]:
         """One line of the details."""
@@ -63,9 +58,9 @@ class Solved:
             "finish": chosen.finish,
             "text": chosen.text,
         }
-        if len(self.solutions) > 1:
-            line["votes"] = dict(Counter(final_answer(s.text).key or "" for s in self.solutions))
-            line["samples_correct"] = sum(s.verdict.passed for s in self.solutions)
+        if len(self.attempts) > 1:
+            line["votes"] = dict(Counter(final_answer(s.text).key or "" for s in self.attempts))
+            line["samples_correct"] = sum(s.verdict.passed for s in self.attempts)
         return line
 
 
@@ -77,47 +72,9 @@ def majority(texts: Sequence[str]) -> int:
     return keys.index(votes.most_common(1)[0][0]) if votes else 0
 
 
-async def solve_all(
-    problems: Sequence[WordProblem],
-    speak: Speak,
-    policy: str,
-    *,
-    samples: int = 1,
-    sampling: Sampling,
-    seed: int = 0,
-) -> list[Solved]:
-    """All questions at once; the engine makes the batches."""
-
-    async def attempt(number: int, sample: int) -> Solution:
-        problem = problems[number]
-        request = Request(
-            seat="solver",
-            policy=policy,
-            messages=[{"role": "user", "content": ASK.format(question=problem.question)}],
-            sampling=sampling,
-            seed=derive(seed, "gsm8k", problem.id, sample),
-            order=(number, sample),
-        )
-        try:
-            turn: Turn = await speak(request)
-        except VoidGame as reason:
-            return Solution("", Verdict("void", "prompt", str(reason)))
-        return Solution(
-            turn.text, grade(turn.text, problem.answer), len(turn.token_ids), turn.finish
-        )
-
-    flat = await asyncio.gather(
-        *[attempt(i, j) for i in range(len(problems)) for j in range(samples)]
-    )
-    return [
-        Solved(problem, tuple(flat[i * samples : (i + 1) * samples]))
-        for i, problem in enumerate(problems)
-    ]
-
-
 def solve_by_reference(problems: Sequence[WordProblem]) -> list[Solved]:
     """The file's own solutions, graded as if a policy had written them."""
-    return [Solved(p, (Solution(p.solution, grade(p.solution, p.answer)),)) for p in problems]
+    return [Solved(p, [Attempt(p.solution, grade(p.solution, p.answer))]) for p in problems]
 
 
 def evaluate_policy(
@@ -141,38 +98,23 @@ def evaluate_policy(
     engine, speaker = player() if player else load_player(policy, batch=2048)
     heat = temperature if temperature is not None else (0.0 if samples == 1 else 0.7)
     how = Sampling(temperature=heat, max_tokens=max_tokens)
-    began = time.perf_counter()
-    seen = 0  # tokens, in this life
+    began, seen = time.perf_counter(), 0  # tokens, in this life
 
-    async def ask(numbers: range) -> list[dict[str, Any]]:
+    async def rule(number: int, turn: Turn) -> tuple[str, Verdict]:
         nonlocal seen
-        part = [problems[i] for i in numbers]
-        answers = await solve_all(
-            part, engine.act, speaker, samples=samples, sampling=how, seed=seed
-        )
-        seen += sum(s.tokens for one in answers for s in one.solutions)
-        return [
-            {"id": one.problem.id, "solutions": [asdict(s) for s in one.solutions]}
-            for one in answers
-        ]
+        seen += len(turn.token_ids)
+        return "", grade(turn.text, problems[number].answer)
 
-    def report(records: list[dict[str, Any]]) -> None:
-        if progress is not None:
-            right = sum(s.chosen.verdict.passed for s in map(_solved, problems, records))
-            progress({"iteration": len(records), "pass_rate": right / len(records)})
-
-    ids = [problem.id for problem in problems]
-    each = max(1, batch_size(engine) // samples)
-    work = in_batches(lines, ids, ask, batch=each, what="question", progress=report)
-    solved = list(map(_solved, problems, asyncio.run(work)))
+    asked = [{"role": "user", "content": ASK.format(question=p.question)} for p in problems]
+    work = attempt_in_batches(
+        [Question(p.id, [message]) for p, message in zip(problems, asked, strict=True)],
+        engine, speaker, rule, samples=samples, sampling=how, seed=seed, label="gsm8k",
+        lines=lines, progress=progress,
+    )  # fmt: skip
+    solved = list(map(Solved, problems, asyncio.run(work)))
     spent = time.perf_counter() - began
     stats = {**solve_stats(solved), "temperature": heat, "max_tokens": max_tokens, "seed": seed}
     return {**stats, "seconds": round(spent, 2), "tokens_per_s": round(seen / spent)}, solved
-
-
-def _solved(problem: WordProblem, record: dict[str, Any]) -> Solved:
-    solutions = (Solution(**{**s, "verdict": Verdict(**s["verdict"])}) for s in record["solutions"])
-    return Solved(problem, tuple(solutions))
 
 
 def solve_stats(solved: Sequence[Solved]) -> dict[str, Any]:
@@ -181,8 +123,8 @@ def solve_stats(solved: Sequence[Solved]) -> dict[str, Any]:
     verdicts = [one.chosen.verdict for one in solved]
     passed = sum(v.passed for v in verdicts)
     low, high = wilson(passed, len(solved))
-    samples = len(solved[0].solutions)
-    each = [s for one in solved for s in one.solutions]
+    samples = len(solved[0].attempts)
+    each = [s for one in solved for s in one.attempts]
     stats: dict[str, Any] = {
         "problems": len(solved),
         "problems_passed": passed,
@@ -223,7 +165,7 @@ def evaluate(asked: Asked) -> int:
     how |= {"max_tokens": asked.max_tokens, "seed": asked.seed}
     known = {"benchmark": name, "policy": policy, "data": source}
     plan = {**known, **how, "problems": len(tasks), "weights": weights_of(policy)}
-    plan["questions"] = digest([repr(task) for task in tasks])
+    plan["asked"] = digest([repr(task) for task in tasks])
     with (
         unfinished(asked.details, plan) if asked.details else cached(plan) as lines,
         live(f"{name} · {policy}", len(tasks), quiet=asked.as_json) as progress,

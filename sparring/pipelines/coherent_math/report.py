@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from sparring.core.formatting import duration, esc, humanise, number
+from sparring.evaluation.significance import SIGNIFICANT
 from sparring.view.curves import chart_cards
-from sparring.view.part import ReportPart, Section, table
+from sparring.view.part import ReportPart, Section, figure, table
 from sparring.view.results import Headline, tiles
 from sparring.view.rundata import RunData, is_number, read_metrics, read_object
-from sparring.view.significance import SIGNIFICANT
 
 PHASES = "phases.json"
 POLICIES = {"eval_base": "Before", "eval_sft": "After SFT", "eval_dpo": "After DPO"}
@@ -110,10 +110,7 @@ def _coherence(results: Mapping[str, Any]) -> str:
     if not facts:
         return ""
     asked = {name: results[key] for key, name in ROLLOUTS.items() if results.get(key)}
-    rows = [
-        (title, *[number(f[key]) if is_number(f.get(key)) else "–" for f in asked.values()])
-        for key, title in SCORES.items()
-    ]
+    rows = [(title, *[figure(f.get(key)) for f in asked.values()]) for key, title in SCORES.items()]
     arms = [
         (humanise(arm), *[number(f["arms"].get(arm, 0.0), True) for f in asked.values()])
         for arm in facts.get("arms", {})
@@ -171,7 +168,7 @@ def _phases(results: Mapping[str, Any]) -> str:
         (
             PHASE_NAMES.get(name) or humanise(name),
             duration(facts["seconds"]),
-            number(facts["tokens_per_s"]) if is_number(facts.get("tokens_per_s")) else "–",
+            figure(facts.get("tokens_per_s")),
         )
         for name, facts in results.items()
         if is_number(facts.get("seconds"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sparring.core.errors import ConfigError
-from sparring.evaluation.paired import compare_files
+from sparring.evaluation.significance import compare_files
 from sparring.pipelines.coherent_math import phases
 from sparring.pipelines.coherent_math.config import MathConfig
 from sparring.pipelines.coherent_math.outputs import Facts

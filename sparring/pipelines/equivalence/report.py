@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from sparring.core.formatting import esc, number
-from sparring.view.part import ReportPart, Section, table
+from sparring.view.part import ReportPart, Section, card, figure
 from sparring.view.rundata import RunData, is_number, read_json_lines, read_object
 
 SAID = ("yes", "no", "neither")
-EMPTY = "–"
 MEASURES = {  # of a round
     "equivalence/accepted": ("Pairs accepted", "Alice's, by the checker.", False),
     "equivalence/accepted_seq": ("Equivalent pairs accepted", "Of the SEQ branch.", False),
@@ -46,14 +45,14 @@ def _exams(exams: list[dict[str, Any]]) -> str:
     truths = ("equivalent", "inequivalent")
     heads = ["After round", "Right", *(f"{truth}: {answer}" for truth in truths for answer in SAID)]
     rows = [
-        [_round(exam), _share(exam, "accuracy"), *_confusion(exam, truths)]
+        [_round(exam), figure(exam.get("accuracy"), percent=True), *_confusion(exam, truths)]
         for exam in sorted(exams, key=lambda exam: exam.get("iteration", 0))
     ]
     note = (
-        f"{_count(exams[-1], 'pairs')} pairs that no training saw, each in both orders, by truth "
-        "and by Bob's answers."
+        f"{figure(exams[-1].get('pairs'))} pairs that no training saw, each in both orders, by "
+        "truth and by Bob's answers."
     )
-    return _card("Bob on held-out pairs", note, heads, rows)
+    return card("Bob on held-out pairs", note, heads, rows)
 
 
 def _rounds(rounds: list[dict[str, Any]]) -> str:
@@ -67,13 +66,13 @@ def _rounds(rounds: list[dict[str, Any]]) -> str:
         rows.append(
             [
                 _round(row),
-                *(_count(row, key) for key in counted),
-                _share(row, "bob_accuracy"),
-                _count(row, "mean_difficulty"),
+                *(figure(row.get(key)) for key in counted),
+                figure(row.get("bob_accuracy"), percent=True),
+                figure(row.get("mean_difficulty")),
                 _bars(row.get("difficulties")),
-                f"{_count(row, 'crosshair_found')} of {searched:g}"
+                f"{figure(row.get('crosshair_found'))} of {searched:g}"
                 if is_number(searched) and searched
-                else EMPTY,
+                else figure(None),
                 *_confusion(row, ("seq", "sinq")),
             ]
         )
@@ -81,28 +80,20 @@ def _rounds(rounds: list[dict[str, Any]]) -> str:
         "SEQ pairs are equivalent, SINQ pairs are not; the last columns count Bob's single "
         "judgements. CrossHair is asked for an input of its own where Alice has given one."
     )
-    return _card("What was played", note, heads, rows)
+    return card("What was played", note, heads, rows)
 
 
 def _round(row: dict[str, Any]) -> str:
     return "none" if row.get("iteration") == 0 else esc(row.get("iteration"))
 
 
-def _count(row: dict[str, Any], key: str) -> str:
-    value = row.get(key)
-    return number(value) if is_number(value) else EMPTY
-
-
-def _share(row: dict[str, Any], key: str) -> str:
-    value = row.get(key)
-    return number(value, percent=True) if is_number(value) else EMPTY
-
-
 def _confusion(row: dict[str, Any], truths: tuple[str, ...]) -> list[str]:
     matrix = row.get("confusion")
     counts = [matrix.get(truth) if isinstance(matrix, dict) else None for truth in truths]
     return [
-        number(of_truth[i]) if isinstance(of_truth, list) and len(of_truth) == len(SAID) else EMPTY
+        number(of_truth[i])
+        if isinstance(of_truth, list) and len(of_truth) == len(SAID)
+        else figure(None)
         for of_truth in counts
         for i in range(len(SAID))
     ]
@@ -111,7 +102,7 @@ def _confusion(row: dict[str, Any], truths: tuple[str, ...]) -> list[str]:
 def _bars(counts: Any) -> str:
     """A histogram small enough for a cell."""
     if not isinstance(counts, list) or not all(map(is_number, counts)):
-        return EMPTY
+        return figure(None)
     most = max([*counts, 1])
     heights = [round(24 * count / most, 1) for count in counts]
     bars = "".join(
@@ -121,7 +112,3 @@ def _bars(counts: Any) -> str:
     )
     width = 7 * len(counts)
     return f'<svg width="{width}" height="24" fill="currentColor" role="img">{bars}</svg>'
-
-
-def _card(title: str, note: str, heads: list[str], rows: list[list[str]]) -> str:
-    return f'<div class="card"><h3>{esc(title)}</h3><p>{esc(note)}</p>{table(heads, rows)}</div>'

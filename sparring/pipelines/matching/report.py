@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparring.core.formatting import esc, number
-from sparring.view.part import ReportPart
-from sparring.view.rundata import RunData, is_number
+from sparring.core.formatting import esc
+from sparring.view.part import ReportPart, figure
+from sparring.view.results import UNTRAINED, mapping
+from sparring.view.rundata import RunData
 
-UNTRAINED = "untrained"
 _HEADS = (  # title, what it means
     ("Table", "Reviewers and papers"),
     ("Random agreement", "The mean over all matchings"),
@@ -34,16 +34,14 @@ _CELLS = ("cells_correct", "cells_new", "cells_used")
 def section(run: RunData) -> ReportPart | None:
     """One card for each game of the evaluation that was measured by the size of its tables."""
     evaluation = run.evaluation
-    before = _mapping(evaluation.get(UNTRAINED))
+    before = mapping(evaluation.get(UNTRAINED))
     cards = []
     for game, results in evaluation.items():
-        sizes = _mapping(_mapping(results).get("by_size")) if game != UNTRAINED else {}
+        sizes = mapping(mapping(results).get("by_size")) if game != UNTRAINED else {}
         if not sizes:
             continue
-        was = _mapping(_mapping(before.get(game)).get("by_size"))
-        rows = "".join(
-            _rows(size, _mapping(sizes[size]), _mapping(was.get(size))) for size in sizes
-        )
+        was = mapping(mapping(before.get(game)).get("by_size"))
+        rows = "".join(_rows(size, mapping(sizes[size]), mapping(was.get(size))) for size in sizes)
         heads = "".join(
             f'<th title="{esc(why)}"{"" if title in ("Table", "Policy") else " class=num"}>'
             f"{esc(title)}</th>"
@@ -80,11 +78,4 @@ def _rows(size: str, after: Mapping[str, Any], before: Mapping[str, Any]) -> str
 
 
 def _cell(measures: Mapping[str, Any], key: str) -> str:
-    value = measures.get(key)
-    if not is_number(value):
-        return "–"
-    return number(value, key in ("agreement", "error_rate"))
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return figure(measures.get(key), key in ("agreement", "error_rate"))

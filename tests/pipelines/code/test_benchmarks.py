@@ -6,19 +6,23 @@ import asyncio
 import io
 import json
 import os
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparring.core.errors import ConfigError
+from sparring.core.plugin import find
 from sparring.core.scripted import ScriptedEngine
-from sparring.core.types import Request, VoidGame
+from sparring.core.types import Request, Sampling, VoidGame
+from sparring.evaluation.benchmark import Asked, attempt_all
 from sparring.judge.python.judge import Judge
 from sparring.judge.sandbox import probe
-from sparring.pipelines.code import humaneval, mbpp
-from sparring.pipelines.code.attempts import Question, attempt_all, attempt_stats, cut, details
-from sparring.pipelines.code.benchmarks import eval_benchmark, find_data, parse_k
+from sparring.judge.sandbox.bwrap import SandboxMissing
+from sparring.pipelines.code import benchmarks, humaneval, mbpp
+from sparring.pipelines.code.attempts import Question, attempt_stats, cut, details, rule_by
+from sparring.pipelines.code.benchmarks import find_data, parse_k
 
 jailed = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 
@@ -120,7 +124,11 @@ def attempt(questions: list[Question], says: Any, samples: int = 1) -> list[list
     async def go() -> list[list[Any]]:
         async with Judge(timeout_s=5) as judge:
             speak = ScriptedEngine({"p": says}).act
-            return await attempt_all(questions, speak, "p", judge, samples=samples)
+            sampling = Sampling(temperature=0.0, max_tokens=512)
+            rule = rule_by(judge, questions)
+            return await attempt_all(
+                questions, speak, "p", rule, samples=samples, sampling=sampling
+            )
 
     return asyncio.run(go())
 
@@ -162,8 +170,9 @@ def test_a_question_that_cannot_be_asked_is_void(mbpp_file: str) -> None:
 
 def evaluate(name: str, policy: str, data: str | None, **options: Any) -> tuple[int, Any]:
     out = io.StringIO()
-    code = eval_benchmark(name, policy, data, as_json=True, out=out, device="cpu", **options)
-    return code, json.loads(out.getvalue()) if out.getvalue() else None
+    with redirect_stdout(out):
+        code = benchmarks.evaluate(Asked(name, policy, data, as_json=True, **options))
+    return code, json.loads(out.getvalue())
 
 
 @jailed
@@ -182,7 +191,7 @@ def test_nano_is_evaluated_on_both(
 ) -> None:
     kept = tmp_path / "details" / "mbpp.json"
     options = {"chat": chat, "max_tokens": 8}
-    code, found = evaluate("mbpp", "nano", mbpp_file, k="1,2", details_to=kept, **options)
+    code, found = evaluate("mbpp", "nano", mbpp_file, k="1,2", details=kept, **options)
     assert code == 0 and found["problems"] == 2 and found["samples"] == 2
     assert set(found) >= {"problems_passed", "pass_rate", "pass@1", "pass@2", "interval_95"}
     assert len(json.loads(kept.read_text())["details"]) == 2
@@ -200,7 +209,8 @@ def test_variables_override(mbpp_file: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert evaluate("mbpp", "nano", None, max_tokens=4, problems=2)[1]["problems"] == 2
     assert evaluate("mbpp", "reference", None)[1]["problems"] == 7
     monkeypatch.setenv("MBPP_EVAL_NUM_QUESTIONS", "many")
-    assert evaluate("mbpp", "nano", None)[0] == 2
+    with pytest.raises(ConfigError, match="MBPP_EVAL_NUM_QUESTIONS is 'many'"):
+        evaluate("mbpp", "nano", None)
 
 
 def test_a_folder_of_data_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,18 +226,19 @@ def test_a_folder_of_data_is_named_once(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_bad_input_is_refused_with_the_reason(
-    mbpp_file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    mbpp_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MBPP_DATASET_PATH", raising=False)
     monkeypatch.delenv("SPARRING_DATA", raising=False)
-    for name, policy, data, says in (
-        ("mbbp", "nano", mbpp_file, "did you mean 'mbpp'"),
-        ("mbpp", "nano", None, "MBPP_DATASET_PATH"),
-        ("mbpp", "nano", "missing.jsonl", "no file 'missing.jsonl'"),
-        ("mbpp", "./no-such-policy", mbpp_file, "smollm2"),
+    with pytest.raises(ConfigError, match="did you mean 'mbpp'"):
+        find("benchmarks", "mbbp")
+    for policy, data, says in (
+        ("nano", None, "MBPP_DATASET_PATH"),
+        ("nano", "missing.jsonl", "no file 'missing.jsonl'"),
+        ("./no-such-policy", mbpp_file, "smollm2"),
     ):
-        assert evaluate(name, policy, data)[0] == 2
-        assert says in capsys.readouterr().err
+        with pytest.raises(ConfigError, match=says):
+            evaluate("mbpp", policy, data)
     for k, says in (("1,x", "such as 1,10"), ("0", "from 1"), ("1,10", "needs 10 samples")):
         with pytest.raises(ConfigError, match=says):
             parse_k(k, 5)
@@ -235,10 +246,10 @@ def test_bad_input_is_refused_with_the_reason(
 
 
 def test_without_a_jail_nothing_is_evaluated(
-    mbpp_file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    mbpp_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert evaluate("mbpp", "reference", mbpp_file)[0] == 2
-    assert "bubblewrap" in capsys.readouterr().err
+    with pytest.raises(SandboxMissing, match="bubblewrap"):
+        evaluate("mbpp", "reference", mbpp_file)
     code, found = evaluate("mbpp", "reference", mbpp_file, sandbox="unsafe")
     assert code == 0 and found["problems_passed"] == 7

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from lives import sparring
 
 from sparring.core.errors import ConfigError
-from sparring.core.types import Request, Sampling, Turn, VoidGame
-from sparring.evaluation.paired import compare, difference_interval, mcnemar
-from sparring.pipelines.coherent_math.gsm8k import majority, solve_all, solve_stats
+from sparring.core.types import Request, Turn, VoidGame
+from sparring.evaluation.significance import compare, difference_interval, mcnemar
+from sparring.pipelines.coherent_math.gsm8k import evaluate_policy, majority
 from sparring.pipelines.coherent_math.questions import (
     load_word_problems,
     refuse_shared,
@@ -44,7 +44,7 @@ def speaker(said: dict[str, list[str]]):
             raise VoidGame("no room")
         return Turn(request.seat, request.policy, "", text, token_ids=[1, 2])
 
-    return speak
+    return lambda: (SimpleNamespace(act=speak), "x")
 
 
 def test_answers_are_counted_and_voids_are_seen(data: Path):
@@ -54,8 +54,7 @@ def test_answers_are_counted_and_voids_are_seen(data: Path):
         "Half of nine?": ["#### 5"],
         "A thousand and one?": ["void"],
     }
-    solved = asyncio.run(solve_all(problems, speaker(said), "x", sampling=Sampling()))
-    found = solve_stats(solved)
+    found, solved = evaluate_policy(problems, "x", player=speaker(said))
     assert (found["problems"], found["problems_passed"], found["void"]) == (3, 1, 1)
     assert found["pass_rate"] == pytest.approx(1 / 3) and found["pass_rate_marked"] == 0
     assert found["verdicts"] == {"correct": 1, "wrong": 1, "prompt": 1}
@@ -69,8 +68,7 @@ def test_the_majority_speaks_and_the_silent_have_no_vote(data: Path):
     assert majority(["#### 5", "#### 4"]) == 0 and majority(["?", "?"]) == 0
     problems = load_word_problems(str(data), limit=1)
     said = {"Two and two?": ["#### 5", "#### 4", "so 4.0"]}
-    solved = asyncio.run(solve_all(problems, speaker(said), "x", samples=3, sampling=Sampling()))
-    found = solve_stats(solved)
+    found, solved = evaluate_policy(problems, "x", samples=3, player=speaker(said))
     assert found["maj@3"] == 1.0 and found["mean_of_samples"] == pytest.approx(2 / 3)
     assert solved[0].as_dict()["votes"] == {"5": 1, "4": 2}
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from sparring.evaluation.passk import mean_pass_at_k, pass_at_k, wilson
+from sparring.evaluation.significance import mean_pass_at_k, pass_at_k, wilson
 
 
 @pytest.mark.parametrize("samples", [1, 2, 5, 7])

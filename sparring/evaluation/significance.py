@@ -1,14 +1,42 @@
-"""Two policies on the same questions: which one is better, and how sure that is."""
+"""How sure a figure is: pass@k, intervals, two policies on the same questions, and whether a change
+is more than chance. Only then is it called better or worse."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from math import sqrt
+from math import comb, inf, log, sqrt
 from pathlib import Path
+from statistics import fmean, variance
 from typing import Any
 
 from sparring.core.errors import ConfigError
+
+SIGNIFICANT = 0.05  # a change less likely than this by chance alone is called better or worse
+Z = 1.96  # of a 95 % interval
+
+
+def pass_at_k(samples: int, passed: int, k: int) -> float:
+    """The chance that at least one of k samples passes, without bias: of all ways to take k of the
+    samples drawn, the share that holds one that passed."""
+    if not 0 <= passed <= samples or not 1 <= k <= samples:
+        raise ValueError(f"pass@{k} cannot be estimated from {passed} of {samples} samples passed")
+    return 1.0 - comb(samples - passed, k) / comb(samples, k)
+
+
+def mean_pass_at_k(counts: Sequence[tuple[int, int]], k: int) -> float:
+    """Over problems, each given as (samples, passed)."""
+    return sum(pass_at_k(n, c, k) for n, c in counts) / len(counts)
+
+
+def wilson(passed: float, total: float, z: float = Z) -> tuple[float, float]:
+    """The 95 % interval of a share of independent trials."""
+    if not total:
+        return 0.0, 1.0
+    share, weight = passed / total, z * z / total
+    centre = (share + weight / 2) / (1 + weight)
+    reach = z * sqrt(share * (1 - share) / total + weight / (4 * total)) / (1 + weight)
+    return max(0.0, centre - reach), min(1.0, centre + reach)
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
@@ -20,7 +48,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def difference_interval(
-    only_first: int, only_second: int, total: int, z: float = 1.96
+    only_first: int, only_second: int, total: int, z: float = Z
 ) -> tuple[float, float]:
     """The 95 % interval of second minus first, by Bonett and Price's adjustment: sound for few
     questions too, where Wald's is not."""
@@ -71,3 +99,31 @@ def _results(path: Path) -> dict[str, bool]:
     if not outcomes:
         raise ConfigError(f"{path} is empty")
     return outcomes
+
+
+def means_differ(before: float, after: float, n: float, span: float = 1.0) -> bool:
+    """Whether two means of n games each, of numbers within `span`, differ: by Hoeffding's bound,
+    which holds whatever the numbers' distribution is."""
+    limit = span * sqrt(log(4 / SIGNIFICANT) / (2 * n)) if n else inf
+    return abs(after - before) > 2 * limit
+
+
+def shares_differ(before: float, after: float, games: tuple[float, float]) -> bool:
+    """Whether two shares differ: the pooled z-test of two proportions, two-sided."""
+    n, m = games
+    if not n or not m:
+        return False
+    pooled = (before * n + after * m) / (n + m)
+    spread = sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))
+    return abs(after - before) > Z * spread if spread else after != before
+
+
+def ends_differ(points: Sequence[tuple[int, float]]) -> bool:
+    """Whether the last fifth of a curve lies elsewhere than the first: Welch's t above 2.6, with at
+    least five points in each."""
+    part = len(points) // 5
+    if part < 5:
+        return False
+    first, last = ([y for _, y in piece] for piece in (points[:part], points[-part:]))
+    spread = sqrt((variance(first) + variance(last)) / part)
+    return abs(fmean(last) - fmean(first)) > 2.6 * spread
