@@ -3,13 +3,12 @@ own scorer says what an answer is worth, from 0 to 1."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sparring.bridges.hosted import Hosted, class_of, ids
 from sparring.core.game import Game
-from sparring.core.types import Episode, Task
+from sparring.core.types import Task
 
 _WORKER = "sparring.bridges.gym_worker"
 
@@ -27,9 +26,6 @@ class ReasoningGym(Hosted):
 
     def __post_init__(self) -> None:
         self.settings = {**self.settings, "system_prompt": self.prompt}
-
-    def measures(self, episodes: Sequence[Episode], policy: str) -> dict[str, float]:
-        return {"score": sum(e.rewards["solver"] for e in episodes) / len(episodes)}
 
 
 def game(name: str) -> type[Game]:

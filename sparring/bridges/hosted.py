@@ -3,8 +3,10 @@ prompt, the whole reply is the action, its rewards are the outcome."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from statistics import fmean
 from typing import Any, ClassVar
 
 from sparring.bridges.host import Environment, EnvironmentFailed
@@ -12,7 +14,7 @@ from sparring.core.errors import UnknownName
 from sparring.core.game import Game, Outcome
 from sparring.core.nearest import nearest
 from sparring.core.table import Player, Table
-from sparring.core.types import Message, Task, Turn, VoidGame
+from sparring.core.types import Episode, Message, Task, Turn, VoidGame
 from sparring.run.game_options import Count, Seconds
 
 PATIENCE = 300.0  # seconds for what is asked before anything is played
@@ -66,6 +68,12 @@ class Hosted(Game):
         turn = await (player.reply(new) if goes_on else player.act(messages))
         spoken[player.seat] = [*messages, {"role": "assistant", "content": turn.text}]
         return turn
+
+    def measures(self, episodes: Sequence[Episode], policy: str) -> dict[str, float]:
+        """The mean reward, of environments with one seat."""
+        if len(self.seats) > 1:
+            return {}
+        return {"score": fmean(episode.rewards[self.seats[0]] for episode in episodes)}
 
     def _outcome(self, answer: dict[str, Any]) -> Outcome:
         if answer["rewards"] is None:

@@ -4,7 +4,6 @@ package's own."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
@@ -13,7 +12,6 @@ from sparring.bridges.host import Environment, EnvironmentFailed
 from sparring.bridges.hosted import PATIENCE, Hosted, class_of, ids
 from sparring.core.errors import ConfigError
 from sparring.core.game import Game
-from sparring.core.types import Episode
 from sparring.run.game_options import Count
 
 _WORKER = "sparring.bridges.textarena_worker"
@@ -33,12 +31,6 @@ class TextArena(Hosted):
             raise ValueError(f"players: {self.players} cannot play it; there can be {able}")
         vars(self)["seats"] = tuple(f"player_{i}" for i in range(self.players))
         vars(self)["cooperative"] = self.players == 1
-
-    def measures(self, episodes: Sequence[Episode], policy: str) -> dict[str, float]:
-        """The mean reward, of games for one player."""
-        if len(self.seats) > 1:
-            return {}
-        return {"score": sum(e.rewards[self.seats[0]] for e in episodes) / len(episodes)}
 
 
 def game(env_id: str) -> type[Game]:

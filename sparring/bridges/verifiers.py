@@ -4,7 +4,6 @@ packages. Every agent that no model is named for is a seat; rewards are the envi
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
@@ -13,7 +12,6 @@ from sparring.bridges.host import Environment, EnvironmentFailed
 from sparring.bridges.hosted import PATIENCE, Hosted
 from sparring.core.errors import UnknownName
 from sparring.core.game import Game
-from sparring.core.types import Episode
 
 _WORKER = "sparring.bridges.verifiers_worker"
 
@@ -26,12 +24,6 @@ class Verifiers(Hosted):
         seats = _seats(self.env_id, json.dumps(self.settings, sort_keys=True))
         vars(self)["seats"] = tuple(seats)
         vars(self)["cooperative"] = len(seats) == 1
-
-    def measures(self, episodes: Sequence[Episode], policy: str) -> dict[str, float]:
-        """The mean reward, of environments with one agent."""
-        if len(self.seats) > 1:
-            return {}
-        return {"score": sum(e.rewards[self.seats[0]] for e in episodes) / len(episodes)}
 
 
 def game(name: str) -> type[Game]:

@@ -70,20 +70,29 @@ def finetune(
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune LoRA on demonstrations, with a checkpoint after each epoch."""
-    from sparring.cli.finetune import finetune_file
+    from sparring.core.errors import ConfigError
     from sparring.launch.processes import process_group
+    from sparring.learn.demonstrations import read_demonstrations
     from sparring.run.outputs import need_folder
+    from sparring.training import finetune as fine_tuning
 
     with process_group(processes, "auto") as leads:
-        if leads:
-            need_folder(out, "--out")
-            result = finetune_file(
-                model, data, out, role=role, start=start, epochs=epochs, resume=resume, seed=seed,
-                progress=None if as_json else show_epoch, lr=lr, batch=batch, lora_r=lora_r,
-                lora_alpha=lora_alpha, lora_dropout=lora_dropout, packing=packing,
-                template=template,
-            )  # fmt: skip
-            say(result, as_json)
+        if not leads:
+            return
+        need_folder(out, "--out")
+        if not role.isidentifier():
+            raise ConfigError(f"the role {role!r} names a policy: letters, digits and underscores")
+        demonstrations = read_demonstrations(str(data))
+        config = fine_tuning.finetune_config(
+            model, epochs=epochs, seed=seed, lr=lr, batch=batch, lora_r=lora_r,
+            lora_alpha=lora_alpha, lora_dropout=lora_dropout, packing=packing, template=template,
+        )  # fmt: skip
+        run = fine_tuning.finetune(
+            config, out, demonstrations, name=role, start=start, resume=resume,
+            progress=None if as_json else show_epoch,
+        )  # fmt: skip
+        made = {"policy": f"{out}:{role}", "adapter": str(run.path / "adapter")}
+        say({**made, "demonstrations": len(demonstrations), "epochs": epochs}, as_json)
 
 
 def selfplay(
@@ -148,7 +157,7 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Fold a policy's LoRA into its base model, and check that its logits stay the same."""
-    from sparring.models.merge import merge as fold
+    from sparring.models.export import merge as fold
     from sparring.run.outputs import need_folder
 
     need_folder(out, "--out")

@@ -25,7 +25,7 @@ def view(
     from sparring.core.nearest import nearest
     from sparring.run.rundir import known_runs
     from sparring.view.runs import find_runs
-    from sparring.view.serve import serve
+    from sparring.view.server import serve
 
     folders = runs or [Path("runs")]
     for folder in folders:

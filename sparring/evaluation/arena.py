@@ -1,4 +1,5 @@
-"""Matches: one policy against another, seats shared evenly, every result counted."""
+"""Matches: one policy against another, seats shared evenly, every result counted; and games that a
+policy plays with itself, of a kind that is won together."""
 
 from __future__ import annotations
 
@@ -122,3 +123,28 @@ async def round_robin(
         Result(a, b, s.wins, s.draws, s.losses, s.reward)
         for (a, b), s in zip(pairs, scores, strict=True)
     ]
+
+
+async def with_itself(
+    name: str,
+    game: Game,
+    speak: Speak,
+    policy: str,
+    games: int,
+    *,
+    sampling: Sampling,
+    seed: int = 0,
+) -> list[Episode]:
+    """`games` games, each on a table of its own, with one policy in every seat."""
+    jobs = [
+        Job(
+            id=f"{policy}-{i}",
+            name=name,
+            game=game,
+            task=game.match_task(derive(seed, "together", i)),
+            seed=derive(seed, "together", i, policy),
+            seating=dict.fromkeys(game.seats, policy),
+        )
+        for i in range(games)
+    ]
+    return await collect(jobs, speak, sampling=sampling)

@@ -12,8 +12,7 @@ from sparring.core.game import Game, Probe
 from sparring.core.table import Speak
 from sparring.core.types import MAIN, Episode, Sampling
 from sparring.engines.engine import OwnEngine
-from sparring.evaluation.arena import Score, match
-from sparring.evaluation.cooperative import with_itself
+from sparring.evaluation.arena import Score, match, with_itself
 from sparring.evaluation.sampling import described, noted
 from sparring.evaluation.tree_measures import tree_measures
 

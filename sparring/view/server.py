@@ -7,7 +7,8 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Mapping, Sequence
+import webbrowser
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from starlette.staticfiles import StaticFiles
 
 from sparring.core.errors import ConfigError
 from sparring.core.plugin import load_all
-from sparring.view import config_page, ladder_page, rescore
+from sparring.run.listen import listen
+from sparring.view import config_page, ladder_page, rescore, token_text
 from sparring.view.curves import chart_events, key_charts, layout
 from sparring.view.episode_index import EpisodeIndex
 from sparring.view.game_data import game_data
@@ -34,6 +36,7 @@ from sparring.view.runs import find_runs, notices, summarize_run
 from sparring.view.tail import finite, server_sent_events
 
 STATIC = Path(__file__).parent / "static"
+HOST = "127.0.0.1"
 
 
 class View:
@@ -311,3 +314,19 @@ async def _move(view: View, request: Request, body: Mapping[str, Any]) -> dict[s
         return {"hint": await run_in_threadpool(session.hint)}
     await session.reply(str(body.get("action", "")))
     return session.state()
+
+
+def serve(
+    runs: Sequence[Path], port: int, announce: Callable[[str], None], *, browser: bool = False
+) -> None:
+    """Serve until interrupted; `announce` gets the address once it can be opened."""
+    import uvicorn
+
+    listener = listen(HOST, port)
+    address = f"http://{HOST}:{listener.getsockname()[1]}"
+    config = uvicorn.Config(make_app(runs), log_level="warning", timeout_graceful_shutdown=1)
+    token_text.warm()
+    announce(address)
+    if browser:
+        threading.Timer(0.5, webbrowser.open, [address]).start()
+    uvicorn.Server(config).run(sockets=[listener])

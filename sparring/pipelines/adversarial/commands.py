@@ -77,7 +77,7 @@ def convert_mbpp(
     out: Annotated[Path, typer.Argument(help="The problems file to write.")],
 ) -> None:
     """Make a problems file of MBPP's training split."""
-    from sparring.pipelines.adversarial.convert import convert_mbpp as convert
+    from sparring.pipelines.adversarial.problems import convert_mbpp as convert
     from sparring.run.outputs import need_file
 
     need_file(out, "OUT")

@@ -74,7 +74,7 @@ def sft(config: Config, out: Path, *, remake: bool = False, say: Say = quiet) ->
     """Fine-tune the config's policy on worked solutions, and fold what was learned into it: `out`
     is a model in its own right, `out/lora` the run that made it."""
     from sparring.learn.demonstrations import Demonstration
-    from sparring.models.merge import merge
+    from sparring.models.export import merge
     from sparring.training.finetune import finetune
 
     options = config.section(MathConfig).sft

@@ -10,7 +10,7 @@ plugin = Plugin(
         "rounds": "sparring.pipelines.matching.rounds:Rounds",
         "recorded": "sparring.pipelines.matching.rounds:Recorded",
     },
-    measures=["sparring.pipelines.matching.titles:MEASURES"],
+    measures=["sparring.pipelines.matching.measures:MEASURES"],
     report=["sparring.pipelines.matching.report:section"],
     config={"rounds": "sparring.pipelines.matching.config:RoundsConfig"},
 )

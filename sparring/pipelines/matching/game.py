@@ -13,7 +13,7 @@ from sparring.core.answers import check_style, limit
 from sparring.core.game import Game, Outcome, Probe
 from sparring.core.table import Table
 from sparring.core.types import Episode, Task, View, VoidGame
-from sparring.evaluation.cooperative import with_itself
+from sparring.evaluation.arena import with_itself
 from sparring.pipelines.matching.measures import MOST_SIZED, by_size, matching_measures
 from sparring.pipelines.matching.messages import (
     NOTHING,

@@ -14,8 +14,12 @@ from sparring.core.errors import ConfigError
 from sparring.core.types import Task
 from sparring.judge.python.judge import Judge
 from sparring.judge.sandbox import probe
-from sparring.pipelines.adversarial.convert import convert_mbpp
-from sparring.pipelines.adversarial.problems import full_problem, need_references, parameters
+from sparring.pipelines.adversarial.problems import (
+    convert_mbpp,
+    full_problem,
+    need_references,
+    parameters,
+)
 from sparring.run.config import TasksConfig
 from sparring.tasks import load_tasks
 from sparring.tasks.source import held_out_tasks, training_tasks

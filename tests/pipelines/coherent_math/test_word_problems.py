@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from made_word_problems import PER_TEMPLATE, TEMPLATES, make_problems, work_out
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Task
@@ -18,12 +19,6 @@ from sparring.pipelines.coherent_math.questions import (
     load_word_problems,
     refuse_shared,
     word_problem,
-)
-from sparring.pipelines.coherent_math.word_problems import (
-    PER_TEMPLATE,
-    TEMPLATES,
-    make_problems,
-    work_out,
 )
 
 STEP = re.compile(r" ([\d./x+* -]+) = (\d+)\.$")

@@ -1,7 +1,7 @@
 """Makes the word problems that are shipped: templates with numbers drawn into them, whose every
 step is worked out exactly.
 
-`python -m sparring.pipelines.coherent_math.word_problems` writes the file anew."""
+`python tests/pipelines/coherent_math/made_word_problems.py` writes the file anew."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import operator
 import random
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from sparring.core.types import derive
+from sparring.pipelines.coherent_math import plugin
 
 PER_TEMPLATE = 20  # of which every fifth is for testing
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gita", "Hugo", "Ines", "Jon", "Kim", "Lea")
@@ -189,4 +189,4 @@ def work_out(expression: str, values: dict[str, Fraction]) -> Fraction:
 
 if __name__ == "__main__":
     text = "".join(json.dumps(problem) + "\n" for problem in make_problems())
-    Path(__file__).with_name("data").joinpath("word_problems.jsonl").write_text(text)
+    (plugin.folder("data") / "word_problems.jsonl").write_text(text)

@@ -11,8 +11,8 @@ from lives import sparring
 
 from sparring.core.errors import ConfigError
 from sparring.engines.load import load_engine
+from sparring.models.export import TOLERANCE, base_dtype, merge
 from sparring.models.loading import load_model
-from sparring.models.merge import TOLERANCE, base_dtype, merge
 
 
 @pytest.fixture(scope="module")
