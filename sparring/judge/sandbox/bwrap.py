@@ -103,14 +103,18 @@ def system() -> list[str]:
             words += ["--symlink", os.readlink(path), str(path)]
         elif path.is_dir():
             words += ["--ro-bind", str(path), str(path)]
-    words += ["--perms", "0755", "--dir", "/etc"]
+    words += folder("/etc")
     if Path("/etc/ld.so.cache").exists():
         words += ["--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     return words
 
 
+def folder(path: str) -> list[str]:
+    return ["--perms", "0755", "--dir", path]
+
+
 def devices() -> list[str]:
-    words = ["--perms", "0755", "--dir", "/dev"]
+    words = folder("/dev")
     for name in DEVICES:
         words += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     return words
@@ -120,7 +124,7 @@ def bind(source: Path, target: str) -> list[str]:
     """A read-only bind whose parents anyone may walk through, whatever they are on the host."""
     words: list[str] = []
     for parent in list(reversed(Path(target).parents))[1:]:
-        words += ["--perms", "0755", "--dir", str(parent)]
+        words += folder(str(parent))
     return [*words, "--ro-bind", str(source), target]
 
 
@@ -153,50 +157,58 @@ def _packages(python: str, packages: Sequence[str]) -> list[str]:
     return words
 
 
-def jail_command(
-    python: str, packages: Sequence[str], zygote: list[str], hash_seed: int
-) -> list[str]:
-    bwrap = shutil.which("bwrap")
-    if bwrap is None:
+def program() -> str:
+    """bwrap itself, or SandboxMissing."""
+    found = shutil.which("bwrap")
+    if found is None:
         raise SandboxMissing(
             "programs are judged in a bubblewrap jail, and bwrap is not installed: "
             f"{install_command()}  (or say sandbox: unsafe, and they run with your rights)"
         )
-    real, needs = interpreter(python)
-    mounts = [*system(), *needs, *bind(INSIDE, "/jail/inside"), *_packages(python, packages)]
-    mounts += [
-        *devices(),
-        "--perms",
-        "0755",
-        "--dir",
-        "/dev/shm",
-        "--perms",
-        "0755",
-        "--dir",
-        "/tmp",
-    ]
-    inner = [
-        bwrap, "--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--unshare-pid",
+    return found
+
+
+def isolated(path: str, **variables: str) -> list[str]:
+    """Nobody, with namespaces of its own for everything, and an environment of these variables."""
+    words = [
+        program(), "--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--unshare-pid",
         "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
         "--hostname", "jail", "--die-with-parent", "--new-session", "--clearenv",
-        "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "HOME", "/tmp",
-        "--setenv", "PYTHONHASHSEED", str(hash_seed), "--setenv", "OPENBLAS_NUM_THREADS", "1",
-        "--setenv", "LD_BIND_NOW", "1",  # for the zygote, which takes it away again
-        *mounts, "--remount-ro", "/", "--chdir", "/tmp",
-        "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--", real, *zygote,
     ]  # fmt: skip
+    for name, value in {"PATH": path, "HOME": "/tmp", **variables}.items():
+        words += ["--setenv", name, value]
+    return words
+
+
+def become_nobody(inner: list[str], mounts: list[str], python: str) -> list[str]:
+    """The command of a jail, for whoever starts it. Root's processes are never counted against
+    RLIMIT_NPROC, so root first becomes nobody; and since nobody may not walk to everything that has
+    to be mounted, an outer layer mounts it."""
     if os.geteuid() != 0:
         return inner
-    # Root's processes are never counted against RLIMIT_NPROC, so root first becomes nobody; and
-    # since nobody may not walk to everything that has to be mounted, an outer layer mounts it.
-    outer = [
-        bwrap, "--unshare-pid", "--die-with-parent", *system(), *needs,
-        *bind(INSIDE, str(INSIDE)), *_packages_outside(python, packages), *devices(),
-        *bind(Path(bwrap), bwrap), "--proc", "/proc", "--perms", "0755", "--dir", "/tmp",
+    bwrap = program()
+    return [
+        bwrap, "--unshare-pid", "--die-with-parent", *mounts, *devices(),
+        *bind(Path(bwrap), bwrap), "--proc", "/proc", *folder("/tmp"),
         "--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--",
-        real, "-I", "-S", "-c", DROP,
+        python, "-I", "-S", "-c", DROP, *inner,
     ]  # fmt: skip
-    return [*outer, *inner]
+
+
+def jail_command(
+    python: str, packages: Sequence[str], zygote: list[str], hash_seed: int
+) -> list[str]:
+    variables = {"PYTHONHASHSEED": str(hash_seed), "OPENBLAS_NUM_THREADS": "1"}
+    variables["LD_BIND_NOW"] = "1"  # for the zygote, which takes it away again
+    inner = isolated("/usr/bin:/bin", **variables)
+    real, needs = interpreter(python)
+    inner += [
+        *system(), *needs, *bind(INSIDE, "/jail/inside"), *_packages(python, packages),
+        *devices(), *folder("/dev/shm"), *folder("/tmp"), "--remount-ro", "/", "--chdir", "/tmp",
+        "--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--", real, *zygote,
+    ]  # fmt: skip
+    outside = [*bind(INSIDE, str(INSIDE)), *_packages_outside(python, packages)]
+    return become_nobody(inner, [*system(), *needs, *outside], real)
 
 
 def _packages_outside(python: str, packages: Sequence[str]) -> list[str]:

@@ -29,7 +29,12 @@ from sparring.pipelines.equivalence.judge.checkers import (
 )
 from sparring.pipelines.equivalence.judge.inputs import need_tool
 from sparring.pipelines.equivalence.judge.signature import BadSignature
-from sparring.pipelines.equivalence.programs import code_of, program_of, unusable
+from sparring.pipelines.equivalence.programs import (
+    code_of,
+    need_proofs,
+    program_of,
+    unusable,
+)
 from sparring.pipelines.equivalence.prompts import SEQ, SINQ
 from sparring.run.game_options import Count, Seconds, Share, Tokens
 
@@ -98,8 +103,6 @@ class Equivalence(Game):
     def check_all(self, tasks: Sequence[Task], sandbox: str) -> None:
         super().check_all(tasks, sandbox)
         if self.proved and self.share > 0:
-            from sparring.pipelines.equivalence.start import need_proofs
-
             self.provable = need_proofs(tasks, sandbox)
 
     def suited(self, tasks: Sequence[Task], seed: int) -> Sequence[Task]:

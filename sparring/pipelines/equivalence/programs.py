@@ -1,13 +1,23 @@
-"""Programs to be rewritten, whichever set they are from, and which of their functions is meant."""
+"""Programs to be rewritten, whichever set they are from: which function is meant, and about which
+programs anything can be proved."""
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import re
+import sys
+from collections.abc import Sequence
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Task
+from sparring.pipelines.equivalence.haskell_programs import choose_function
+from sparring.pipelines.equivalence.judge import python
+from sparring.pipelines.equivalence.judge.haskell import HaskellChecker, read
+from sparring.pipelines.equivalence.judge.haskell_source import Refused
+from sparring.pipelines.equivalence.judge.purity import parse
 from sparring.pipelines.equivalence.judge.signature import BadSignature
+from sparring.tasks.call_graph import root
 
 _CODE = ("code", "p", "program", "haskell_code", "canonical_solution", "solution")
 _FUNCTION = ("function", "entry_point", "entry")
@@ -31,9 +41,6 @@ def program_of(task: Task, language: str) -> tuple[str, str]:
     code = code_of(task)
     named = next((task.data[k] for k in _FUNCTION if isinstance(task.data.get(k), str)), None)
     if language == "haskell":
-        from sparring.pipelines.equivalence.haskell_programs import choose_function
-        from sparring.pipelines.equivalence.judge.haskell_source import Refused
-
         try:
             return choose_function(code, named or None)
         except Refused as error:
@@ -48,16 +55,11 @@ def unusable(task: Task, language: str) -> str:
     except BadSignature as error:
         return f"{getattr(error.__cause__, 'kind', 'type')}: {error}"
     if language == "haskell":
-        from sparring.pipelines.equivalence.judge.haskell import read
-        from sparring.pipelines.equivalence.judge.haskell_source import Refused
-
         try:
             read(code, function, "P")
         except Refused as refusal:
             return f"{refusal.kind}: {refusal}"
         return ""
-    from sparring.pipelines.equivalence.judge import python as python
-
     try:
         python.accept_pair(code, code, function)
     except python.Refused as refusal:
@@ -66,9 +68,6 @@ def unusable(task: Task, language: str) -> str:
 
 
 def _python_function(code: str) -> str:
-    from sparring.pipelines.equivalence.judge.purity import parse
-    from sparring.tasks.call_graph import root
-
     tree = parse(code)
     if isinstance(tree, str):
         raise BadSignature(tree)
@@ -80,3 +79,39 @@ def _python_function(code: str) -> str:
         for name, node in functions.items()
     }
     return root(calls, list(functions), ())
+
+
+def need_proofs(tasks: Sequence[Task], sandbox: str) -> frozenset[str]:
+    """The tasks whose programs can be proved about; ConfigError where no proof can be checked."""
+    wrong, provable = asyncio.run(_examine(tasks, sandbox))
+    if wrong:
+        raise ConfigError(
+            f"equivalences in Haskell are proved by Liquid Haskell, and {wrong}. "
+            "docs/haskell.md says how it is installed; games.equivalence.prove=false plays without"
+        )
+    count = f"{len(provable)} of {len(tasks)} programs can be proved about"
+    if not provable:
+        raise ConfigError(f"{count}: give others, or say games.equivalence.prove=false")
+    print(
+        f"equivalence: {count}; only these are played, for both branches, for the others would "
+        "always be inequivalent",
+        file=sys.stderr,
+    )
+    return provable
+
+
+async def _examine(tasks: Sequence[Task], sandbox: str) -> tuple[str, frozenset[str]]:
+    async with HaskellChecker(sandbox) as checker:
+        wrong = await checker.self_check()
+        if wrong:
+            return wrong, frozenset()
+        verdicts = await asyncio.gather(*(_provable(checker, task) for task in tasks))
+    return "", frozenset(t.id for t, fine in zip(tasks, verdicts, strict=True) if fine)
+
+
+async def _provable(checker: HaskellChecker, task: Task) -> bool:
+    try:
+        function, p = program_of(task, "haskell")
+    except BadSignature:
+        return False
+    return (await checker.provable(p, function)).passed

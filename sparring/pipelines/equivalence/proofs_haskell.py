@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sparring.pipelines.equivalence.judge.haskell_source import Program, Token, parse
+from sparring.pipelines.equivalence.judge.haskell_source import Program, Token, parse, split
 from sparring.pipelines.equivalence.judge.haskell_types import signature_of
-from sparring.pipelines.equivalence.judge.liquid_statement import split_arrows
 
 Tokens = Sequence[Token]
 TRIVIAL = "trivial"
@@ -24,7 +23,7 @@ def proofs(p: str, q: str, function: str) -> list[str]:
     for source in (first, second):
         followed = follow(source, function, "lemma", arity)
         for helper in _alike(first, second, function):
-            types = [_text(part) for part in split_arrows(first.signatures[function])]
+            types = [_text(part) for part in split(first.signatures[function], "->")]
             stated = " -> ".join(f"{x}:{t}" for x, t in zip(names, types, strict=False))
             given = " ".join(names)
             texts.append(

@@ -12,18 +12,12 @@ from sparring.pipelines.equivalence.judge.haskell_source import (
     Token,
     bound_names,
     parse,
+    pattern_positions,
     text_of,
 )
 from sparring.pipelines.equivalence.judge.haskell_types import Refused, signature_of
 from sparring.pipelines.equivalence.rewrites import Rewrite, in_order
-from sparring.pipelines.equivalence.rules_haskell import (
-    BREAK,
-    FLOATING,
-    KEEP,
-    Edit,
-    Site,
-    patterns,
-)
+from sparring.pipelines.equivalence.rules_haskell import BREAK, FLOATING, KEEP, Edit, Site
 
 WHOLE = ("rename a variable", "move the body to a helper", "step aside at one value")
 LAYOUT = ("of", "where", "let", "do")
@@ -70,7 +64,7 @@ def _sites(program: Program) -> Iterator[tuple[int, Site]]:
         if declaration.kind == "equation":
             own = defined | bound_names(declaration.tokens)
             tokens = declaration.tokens
-            yield at, Site(tokens, patterns(tokens), frozenset(own), floating)
+            yield at, Site(tokens, pattern_positions(tokens), frozenset(own), floating)
 
 
 def _with(program: Program, at: int, edit: Edit) -> str:

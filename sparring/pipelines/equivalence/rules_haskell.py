@@ -55,31 +55,6 @@ class Site:
 Rule = Callable[[Site], Iterator[Edit]]
 
 
-def patterns(tokens: Sequence[Token]) -> frozenset[int]:
-    """Places before `=`, `->` or a first guard, back to where the pattern starts."""
-    indices: set[int] = set()
-    segment: list[int] = []
-    line, left, guard, done = tokens[0].line, True, False, False
-    inside = 0  # brackets of lists
-    for n, token in enumerate(tokens):
-        inside += (token.text == "[") - (token.text == "]")
-        if not left and token.line != line:
-            if token.text != "|" or done:
-                segment = []
-            line, guard, done = token.line, False, False
-        if token.text in ("of", "let", "where", "in", "then", "else", "\\"):
-            segment, guard = [], False
-        if inside and not left and token.text in ("|", ","):
-            segment = []
-        elif token.text in ("=", "->", "|", "<-"):
-            if not guard:
-                indices.update(segment)
-            segment, left, line, guard = [], False, token.line, token.text == "|"
-            done = token.text != "|"
-        segment.append(n)
-    return frozenset(indices)
-
-
 def _operand(site: Site, n: int, step: int, edges: set[str]) -> int | None:
     """How far the operand beside an operator reaches, on its line; None where that is not plain."""
     low, high = site.line(n)

@@ -4,18 +4,19 @@ which add up over the rounds, and the files of the round."""
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Sample, derive
 from sparring.credit.credit import Credit
 from sparring.models.chat import Chat
 from sparring.pipelines.equivalence import prompts as words
-from sparring.pipelines.equivalence.buffer import histogram, keep
 from sparring.pipelines.equivalence.config import EquivalenceConfig
 from sparring.pipelines.equivalence.game import ACCEPTED, Equivalence
 from sparring.pipelines.equivalence.judge.checkers import INCIDENT
@@ -249,3 +250,36 @@ def _metrics(stats: dict[str, Any]) -> dict[str, float]:
 
 def write_lines(path: Path, rows: Iterable[Record]) -> None:
     write_whole(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+T = TypeVar("T")
+
+
+def keep(
+    items: Sequence[T],
+    difficulty: Callable[[T], float],
+    stratum: Callable[[T], Hashable],
+    *,
+    threshold: float = 5.0,
+    easy: float = 0.2,
+    seed: int = 0,
+) -> list[T]:
+    """The items above the threshold, and of each stratum of the others a share `easy`, rounded up
+    so that none is forgotten. The order stays, and the choice hangs on the seed alone."""
+    kept = {i for i, item in enumerate(items) if difficulty(item) > threshold}
+    strata: dict[Hashable, list[int]] = defaultdict(list)
+    for i, item in enumerate(items):
+        if i not in kept:
+            strata[stratum(item)].append(i)
+    for name, indices in strata.items():
+        count = math.ceil(easy * len(indices) - 1e-9)
+        kept |= set(random.Random(derive(seed, repr(name))).sample(indices, count))
+    return [item for i, item in enumerate(items) if i in kept]
+
+
+def histogram(values: Sequence[float], bins: int = 10, top: float = 10.0) -> list[int]:
+    """How many values lie in each of `bins` equal parts of 0 … top; the last one holds top."""
+    counts = [0] * bins
+    for value in values:
+        counts[min(bins - 1, int(value / top * bins))] += 1
+    return counts

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from sparring.pipelines.equivalence.buffer import histogram, keep
+from sparring.pipelines.equivalence.teacher import histogram, keep
 
 
 def test_hard_ones_are_kept_and_easy_ones_by_stratum() -> None:

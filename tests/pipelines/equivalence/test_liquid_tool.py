@@ -167,7 +167,7 @@ def test_a_prover_is_tried_on_a_truth_and_a_falsehood(verdict: Verdict, wrong: s
 def test_a_run_that_asks_for_proofs_does_not_begin_without_the_tool(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sparring.pipelines.equivalence.start import need_proofs
+    from sparring.pipelines.equivalence.programs import need_proofs
 
     tasks = [
         Task("provable", data={"code": "f :: Integer -> Integer\nf x = x + 1\n"}),

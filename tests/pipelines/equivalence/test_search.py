@@ -17,13 +17,12 @@ import pytest
 from sparring.core.types import Verdict
 from sparring.judge.sandbox import probe
 from sparring.pipelines.equivalence.judge import form_inside, outcomes_inside
-from sparring.pipelines.equivalence.judge.equations import equations_of
 from sparring.pipelines.equivalence.judge.inputs import inputs_for
 from sparring.pipelines.equivalence.judge.instrument import instrumented
 from sparring.pipelines.equivalence.judge.purity import impure, parse
 from sparring.pipelines.equivalence.judge.python import PythonChecker, accept_pair
 from sparring.pipelines.equivalence.judge.roots_inside import roots
-from sparring.pipelines.equivalence.judge.search import search
+from sparring.pipelines.equivalence.judge.search import equations_of, search
 from sparring.pipelines.equivalence.judge.signature import signature_of
 from sparring.tasks import load_tasks
 

@@ -6,19 +6,16 @@ import ast
 import asyncio
 import json
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 
 from sparring.judge.python.judge import Judge
 from sparring.pipelines.equivalence.judge.inputs import need_tool
-from sparring.pipelines.equivalence.judge.same import SAFETY_S
+from sparring.pipelines.equivalence.judge.same import SAFETY_S, inside
 
 # What CrossHair imports, for the jail to hold.
 PACKAGES = (
     *("crosshair", "_crosshair_tracers", "z3", "packaging", "typeshed_client"),
     *("typing_inspect", "typing_extensions", "mypy_extensions", "importlib_resources"),
 )
-_INSIDE = Path(__file__).with_name("crosshair_inside.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class CrossHair:
     async def search(self, p: str, q: str, function: str, paths: int | None = None) -> SearchResult:
         judge = await self._opened()
         request = {"p": bare(p), "q": bare(q), "function": function, "paths": paths or self.paths}
-        done = await judge.run(_program(), stdin=json.dumps(request))
+        done = await judge.run(inside("crosshair_inside"), stdin=json.dumps(request))
         if done.status == "void" or done.kind == "time-out":  # the machine's fault
             return SearchResult("broken", f"CrossHair's jail: {done.detail}", done.seconds)
         try:
@@ -68,11 +65,6 @@ class CrossHair:
         except (ValueError, LookupError, TypeError):
             why = done.detail or done.stderr[-200:]
             return SearchResult("not refuted", f"CrossHair ended early ({why})", done.seconds)
-
-
-@lru_cache(maxsize=1)
-def _program() -> str:
-    return _INSIDE.read_text()
 
 
 def bare(source: str) -> str:

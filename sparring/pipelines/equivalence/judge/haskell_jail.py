@@ -97,43 +97,23 @@ def jailed(
 
     own_link: the jail has no /proc; this gives it /proc/self/exe, by which a plugin finds GHC.
     """
-    program = shutil.which("bwrap")
-    if program is None:
-        raise SandboxMissing(
-            "programs are judged in a bubblewrap jail, and bwrap is not installed: "
-            f"{bwrap.install_command()}  (or say sandbox: unsafe, and they run with your rights)"
-        )
     mounts = [*bwrap.system()]
     for folder in (HARNESS, work, *ghc_folders(), *folders):
         mounts += bwrap.bind(folder, str(folder))
-    nobody = str(bwrap.NOBODY)
-    inner = [
-        program, "--unshare-user", "--uid", nobody, "--gid", nobody, "--unshare-pid",
-        "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
-        "--hostname", "jail", "--die-with-parent", "--new-session", "--clearenv",
-        "--setenv", "PATH", search_path(folders), "--setenv", "HOME", "/tmp",
-        "--setenv", "LANG", "C.UTF-8", "--setenv", "LD_LIBRARY_PATH", shared_objects(),
-        *bwrap.devices(), "--perms", "1777", "--tmpfs", "/tmp", *mounts, "--chdir",
-        "/tmp", "--cap-drop", "ALL",
+    variables = {"LANG": "C.UTF-8", "LD_LIBRARY_PATH": shared_objects()}
+    inner = bwrap.isolated(search_path(folders), **variables)
+    inner += [
+        *bwrap.devices(), "--perms", "1777", "--tmpfs", "/tmp", *mounts, "--chdir", "/tmp",
+        "--cap-drop", "ALL",
     ]  # fmt: skip
     if own_link:
-        for path in ("/proc", "/proc/self"):
-            inner += ["--perms", "0755", "--dir", path]
+        inner += [*bwrap.folder("/proc"), *bwrap.folder("/proc/self")]
         inner += ["--symlink", str(own_binary()), "/proc/self/exe"]
     for fd in filters:
         inner += ["--add-seccomp-fd", str(fd)]
     inner += ["--", "/bin/sh", "-c", LIMITS, "sh", *words]
-    if os.geteuid() != 0:
-        return inner
-    # As in bwrap.jail_command: root becomes nobody before the jail is built.
     real, needs = bwrap.interpreter(sys.executable)
-    outer = [
-        program, "--unshare-pid", "--die-with-parent", *mounts, *needs, *bwrap.devices(),
-        *bwrap.bind(Path(program), program), "--proc", "/proc", "--perms", "0755", "--dir", "/tmp",
-        "--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--",
-        real, "-I", "-S", "-c", bwrap.DROP,
-    ]  # fmt: skip
-    return [*outer, *inner]
+    return bwrap.become_nobody(inner, [*mounts, *needs], real)
 
 
 def search_path(folders: Sequence[Path] = ()) -> str:

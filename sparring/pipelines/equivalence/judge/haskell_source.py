@@ -102,6 +102,50 @@ def tokens(source: str) -> list[Token]:
     return result
 
 
+def split(part: Sequence[Token], separator: str) -> list[list[Token]]:
+    """What stands between separators that are in no brackets."""
+    parts, depth = [list[Token]()], 0
+    for token in part:
+        depth += (token.text in "([{") - (token.text in ")]}")
+        if token.text == separator and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+class Cursor:
+    """A parser's position among tokens; a subclass says what `wrong` tokens are refused with."""
+
+    def __init__(self, part: Iterable[Token]) -> None:
+        self.tokens, self.at = list(part), 0
+
+    def wrong(self, text: str) -> Refused:
+        raise NotImplementedError
+
+    @property
+    def next(self) -> Token | None:
+        return self.tokens[self.at] if self.at < len(self.tokens) else None
+
+    def peek(self) -> str:
+        """The next token's text; empty at the end."""
+        return self.next.text if self.next else ""
+
+    def take(self, wanted: str = "") -> Token:
+        token = self.next
+        if token is None or (wanted and token.text != wanted):
+            raise self.wrong(token.text if token else "its end")
+        self.at += 1
+        return token
+
+    def skip(self, text: str) -> bool:
+        """Take the next token where it is this one."""
+        if self.peek() != text:
+            return False
+        self.at += 1
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """One top-level declaration. `kind` is one of import, data, synonym, class, instance, fixity,
@@ -137,6 +181,12 @@ class Program:
             for name in declaration.names:
                 types[name] = declaration.tokens[at + 1 :]
         return types
+
+    @property
+    def constructors(self) -> set[str]:
+        """Of its own data types."""
+        bodies = [d.words for d in self.of("data")]
+        return {w[n + 1] for w in bodies for n in range(len(w) - 1) if w[n] in ("=", "|")}
 
     def equations(self, name: str) -> list[Declaration]:
         return [d for d in self.of("equation") if d.names[0] == name]
@@ -271,14 +321,14 @@ def renamed(part: Iterable[Token], names: dict[str, str]) -> tuple[Token, ...]:
     )
 
 
-def bound_names(tokens_: Sequence[Token]) -> set[str]:
-    """Variables in patterns: before the first `=` or guard, and before any other `=` or `->`, back
+def pattern_positions(tokens_: Sequence[Token]) -> frozenset[int]:
+    """Positions in patterns: before the first `=` or guard, and before any other `=` or `->`, back
     to where that pattern starts. What stands in a guard is no pattern."""
-    names: set[str] = set()
-    segment: list[str] = []
+    positions: set[int] = set()
+    segment: list[int] = []
     line, left, guard, done = tokens_[0].line if tokens_ else 0, True, False, False
     inside = 0  # brackets of lists
-    for token in tokens_:
+    for n, token in enumerate(tokens_):
         inside += (token.text == "[") - (token.text == "]")
         if not left and token.line != line:
             if token.text != "|" or done:  # guards may stand on lines below their pattern
@@ -290,12 +340,18 @@ def bound_names(tokens_: Sequence[Token]) -> set[str]:
             segment = []
         elif token.text in ("=", "->", "|", "<-"):
             if not guard:
-                names |= {word for word in segment if word[0].islower() or word[0] == "_"}
+                positions.update(segment)
             segment, left, line, guard = [], False, token.line, token.text == "|"
             done = token.text != "|"
-        elif token.kind == "name":
-            segment.append(token.text)
-    return names - KEYWORDS
+        segment.append(n)
+    return frozenset(positions)
+
+
+def bound_names(tokens_: Sequence[Token]) -> set[str]:
+    """Variables in patterns."""
+    patterns = (tokens_[n] for n in pattern_positions(tokens_))
+    names = {token.text for token in patterns if token.kind == "name"}
+    return {name for name in names if name[0].islower() or name[0] == "_"} - KEYWORDS
 
 
 def text_of(part: Iterable[Token]) -> str:

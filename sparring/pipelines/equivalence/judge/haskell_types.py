@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sparring.pipelines.equivalence.judge.haskell_source import (
+    Cursor,
     Declaration,
     Program,
     Refused,
@@ -54,43 +55,28 @@ class Signature:
         return (*self.arguments, self.result)
 
 
-class _Parser:
+class _Parser(Cursor):
     """Recursive descent over the tokens of a type."""
 
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        self.words = [t.text for t in tokens if t.text not in ("!",)]
-        self.at = 0
-
-    def peek(self) -> str:
-        return self.words[self.at] if self.at < len(self.words) else ""
-
-    def take(self, wanted: str = "") -> str:
-        word = self.peek()
-        if not word or (wanted and word != wanted):
-            raise Refused("type", f"the type {' '.join(self.words)} is not understood")
-        self.at += 1
-        return word
+    def wrong(self, text: str) -> Refused:
+        whole = " ".join(token.text for token in self.tokens)
+        return Refused("type", f"the type {whole} is not understood")
 
     def arrows(self) -> Type:
         left = self.application()
-        if self.peek() == "->":
-            self.take()
-            return Type("->", (left, self.arrows()))
-        return left
+        return Type("->", (left, self.arrows())) if self.skip("->") else left
 
     def application(self) -> Type:
         head = self.atom()
         args = []
         while self.peek() and (self.peek() in "([" or self.peek()[0].isalpha()):
             args.append(self.atom())
-        if not args:
-            return head
-        if head.head in ("[]", "(,)", "->"):
-            raise Refused("type", f"the type {' '.join(self.words)} is not understood")
+        if args and head.head in ("[]", "(,)", "->"):
+            raise self.wrong(head.head)
         return Type(head.head, (*head.args, *args))
 
     def atom(self) -> Type:
-        word = self.take()
+        word = self.take().text
         if word == "[":
             inner = self.arrows()
             self.take("]")
@@ -99,20 +85,19 @@ class _Parser:
             parts = []
             while self.peek() != ")":
                 parts.append(self.arrows())
-                if self.peek() == ",":
-                    self.take()
+                self.skip(",")
             self.take(")")
             return parts[0] if len(parts) == 1 else Type("(,)", tuple(parts))
         if not (word[0].isalpha() or word[0] == "_") or word == "forall":
-            raise Refused("type", f"the type {' '.join(self.words)} is not understood")
+            raise self.wrong(word)
         return Type(word)
 
 
 def parse_type(tokens: Sequence[Token]) -> Type:
-    parser = _Parser(tokens)
+    parser = _Parser(token for token in tokens if token.text != "!")
     whole = parser.arrows()
     if parser.peek():
-        raise Refused("type", f"the type {' '.join(parser.words)} is not understood")
+        raise parser.wrong(parser.peek())
     return whole
 
 
@@ -223,101 +208,76 @@ def monomorphic(signature: Signature) -> Signature:
 
 
 def constructors(program: Program) -> frozenset[str]:
-    """Names of the constructors that the program's data types declare."""
-    names: set[str] = set()
-    for declaration in program.of("data"):
-        words = declaration.words
-        for n, word in enumerate(words[:-1]):
-            if word in ("=", "|"):
-                names.add(words[n + 1])
-    return CONSTRUCTORS | {name for name in names if name[:1].isupper()}
+    """Constructors that an input may be made of."""
+    return CONSTRUCTORS | {name for name in program.constructors if name[:1].isupper()}
 
 
-class _Literals:
+class _Literals(Cursor):
     """Reads what stands after a function's name in an application: literals, nothing else."""
 
     def __init__(self, text: str, known: frozenset[str]) -> None:
-        self.tokens = tokens(text)
+        super().__init__(tokens(text))
         self.known = known
-        self.at = 0
 
-    def peek(self) -> Token | None:
-        return self.tokens[self.at] if self.at < len(self.tokens) else None
-
-    def take(self, wanted: str = "") -> Token:
-        token = self.peek()
-        if token is None or (wanted and token.text != wanted):
-            text = token.text if token else "its end"
-            raise Refused("input", f"the input is not made of literals: {text} is out of place")
-        self.at += 1
-        return token
+    def wrong(self, text: str, why: str = "is out of place") -> Refused:
+        return Refused("input", f"the input is not made of literals: {text} {why}")
 
     def atom(self) -> str:
         token = self.take()
-        if token.kind in ("number", "string", "char"):
+        if token.kind in ("number", "string", "char") or token.text in self.known:
             return token.text
         if token.text == "[":
             return f"[{', '.join(self.items(']'))}]"
         if token.text == "(":
             return f"({', '.join(self.items(')'))})"
-        if token.text in self.known:
-            return token.text
-        raise Refused("input", f"the input is not made of literals: {token.text} is none")
+        raise self.wrong(token.text, "is none")
 
     def items(self, end: str) -> list[str]:
         parts: list[str] = []
-        while (token := self.peek()) is not None and token.text != end:
+        while self.peek() not in ("", end):
             parts.append(self.expression())
-            if (token := self.peek()) is not None and token.text == ",":
-                self.take()
+            self.skip(",")
         self.take(end)
         return parts
 
     def expression(self) -> str:
-        token = self.peek()
-        if token is not None and token.text == "-":
-            self.take()
+        if self.skip("-"):
             if (number := self.take()).kind != "number":
                 raise Refused("input", f"-{number.text} is no literal")
             return self.fraction(f"-{number.text}")
-        if token is not None and token.kind == "name":
+        if self.next is not None and self.next.kind == "name":
             parts = [self.constructor()]
-            while (token := self.peek()) is not None and token.text not in (")", "]", ",", ":"):
+            while self.peek() not in ("", ")", "]", ",", ":"):
                 parts.append(self.atom())
             whole = " ".join(parts)
         else:
             whole = self.fraction(self.atom())
-        if (token := self.peek()) is not None and token.text == ":":
-            self.take()
-            return f"{whole} : {self.expression()}"
-        return whole
+        return f"{whole} : {self.expression()}" if self.skip(":") else whole
 
     def fraction(self, above: str) -> str:
         """3 % 4, and 0/0 and ±1/0, which have no literals of their own."""
-        token = self.peek()
-        if token is not None and token.text in ("%", "/"):
-            self.take()
-            below = self.take()
-            zero = above in ("0", "1", "-1") and below.text == "0"
-            if below.kind != "number" or (token.text == "/" and not zero):
-                raise Refused("input", f"{above} {token.text} {below.text} is no literal")
-            return f"{above} {token.text} {below.text}"
-        return above
+        if self.peek() not in ("%", "/"):
+            return above
+        sign, below = self.take().text, self.take()
+        zero = above in ("0", "1", "-1") and below.text == "0"
+        if below.kind != "number" or (sign == "/" and not zero):
+            raise Refused("input", f"{above} {sign} {below.text} is no literal")
+        return f"{above} {sign} {below.text}"
 
     def constructor(self) -> str:
-        token = self.take()
-        if token.text == "fromList" or token.text.endswith(".fromList"):
+        text = self.take().text
+        if text == "fromList" or text.endswith(".fromList"):
             return "GHC.Exts.fromList"
-        if token.text not in self.known:
-            raise Refused("input", f"the input is not made of literals: {token.text} is none")
-        return token.text
+        if text not in self.known:
+            raise self.wrong(text, "is none")
+        return text
 
 
 def literals(text: str, arity: int, known: frozenset[str]) -> list[str]:
     """The arguments in `text`, each as an expression; GHC holds them to their types."""
     reader = _Literals(text, known)
     values = []
-    while reader.peek() is not None:
+    while reader.peek():
         values.append(reader.atom())
     if len(values) != arity:
         raise Refused("input", f"the input has {len(values)} arguments, and the function {arity}")

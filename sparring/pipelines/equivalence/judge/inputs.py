@@ -14,7 +14,7 @@ from typing import Any
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import derive
-from sparring.pipelines.equivalence.judge.signature import Signature, Type
+from sparring.pipelines.equivalence.judge.signature import CONTAINERS, Signature, Type
 
 INSTALL = "pip install 'sparring[equivalence]'"
 _MOST_EDGES = 150
@@ -164,12 +164,9 @@ def edge_values(kind: Type, constants: Constants, rng: random.Random) -> list[An
             *({rng.choice(keys): rng.choice(items) for _ in range(n)} for n in (2, 3, 5)),
         ]
     items = edge_values(kind.args[0], constants, rng)
-    make: Callable[[list[Any]], Any] = {
-        "list": list, "tuple...": tuple, "set": set, "frozenset": frozenset
-    }[kind.name]  # fmt: skip
     long = [n + 1 for n in constants.get("int", []) if _SIZES[0] <= n <= _SIZES[1]]
     longer = [[items[i % len(items)] for i in range(n)] for n in long[:12]]
-    return [make(values) for values in [*_lists(items, rng), *longer]]
+    return [CONTAINERS[kind.name](values) for values in [*_lists(items, rng), *longer]]
 
 
 def _lists(items: list[Any], rng: random.Random) -> list[list[Any]]:
@@ -244,7 +241,7 @@ def _small(kind: Type, pool: Constants, rng: random.Random) -> Any:
         keys, items = kind.args
         return {_small(keys, pool, rng): _small(items, pool, rng) for _ in range(size)}
     values = [_small(kind.args[0], pool, rng) for _ in range(size)]
-    return {"list": list, "tuple...": tuple, "set": set, "frozenset": frozenset}[kind.name](values)
+    return CONTAINERS[kind.name](values)
 
 
 @lru_cache(maxsize=256)
@@ -301,6 +298,4 @@ def _strategy(kind: Type) -> Any:
         return st.tuples(*parts)
     if kind.name == "dict":
         return st.dictionaries(*parts, max_size=6)
-    many = st.lists(parts[0], max_size=10)
-    made = {"list": many, "tuple...": many.map(tuple), "set": many.map(set)}
-    return made.get(kind.name, many.map(frozenset))
+    return st.lists(parts[0], max_size=10).map(CONTAINERS[kind.name])

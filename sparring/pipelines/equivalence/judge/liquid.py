@@ -14,6 +14,7 @@ from sparring.pipelines.equivalence.judge.haskell_source import (
     Token,
     parse,
     renamed,
+    split,
 )
 from sparring.pipelines.equivalence.judge.haskell_types import Signature
 from sparring.pipelines.equivalence.judge.liquid_integers import check_machine_integers
@@ -34,7 +35,6 @@ from sparring.pipelines.equivalence.judge.liquid_statement import (
     parse_annotation,
     parse_signature,
     parse_statement,
-    split_arrows,
     written,
 )
 from sparring.pipelines.equivalence.judge.liquid_termination import check_ends
@@ -243,7 +243,7 @@ def _shared(ours: Sequence[Declaration], theirs: Sequence[Declaration]) -> set[s
 
 def _statement(both: Program, function: str) -> Statement:
     """What `lemma` says, which is the harness's alone to say."""
-    parts = split_arrows(both.signatures[f"{function}P"])[:-1]
+    parts = split(both.signatures[f"{function}P"], "->")[:-1]
     types = [tuple(t.text for t in part) for part in parts]
     binders = [f"x{n}" for n in range(1, len(types) + 1)]
     calls: list[Expression] = [
@@ -302,8 +302,8 @@ def _scope(everything: Program, functions: Sequence[str]) -> Scope:
             raise refuse("a fixity is written infixl 6 +++")
         for name in declaration.names:
             fixities[name] = (int(strength), side if side in "lr" else "n")
-    _, made = rules.data_names(everything)
-    return Scope(frozenset({*functions, *made, *words.CONSTRUCTORS}), fixities)
+    known = {*functions, *everything.constructors, *words.CONSTRUCTORS}
+    return Scope(frozenset(known), fixities)
 
 
 def _as_tokens(texts: Sequence[str]) -> tuple[Token, ...]:

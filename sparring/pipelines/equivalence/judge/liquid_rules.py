@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sparring.pipelines.equivalence.judge import liquid_vocabulary as words
-from sparring.pipelines.equivalence.judge.haskell_source import Declaration, Program
+from sparring.pipelines.equivalence.judge.haskell_source import Declaration, Program, split
 from sparring.pipelines.equivalence.judge.liquid_nodes import (
     Call,
     Clause,
@@ -55,19 +55,13 @@ def check_tokens(declaration: Declaration, line: str) -> None:
             raise refuse(f"{line}: {token.text} may not stand here: use lines")
 
 
-def data_names(program: Program) -> tuple[set[str], set[str]]:
-    """The program's own types and their constructors."""
-    types = {d.names[0] for d in program.of("data")}
-    made = set()
-    for declaration in program.of("data"):
-        words_ = declaration.words
-        made |= {words_[n + 1] for n, word in enumerate(words_[:-1]) if word in ("=", "|")}
-    return types, made
+def data_types(program: Program) -> set[str]:
+    return {d.names[0] for d in program.of("data")}
 
 
 def _check_data(declaration: Declaration, program: Program, line: str) -> None:
     """Sums of products of plain types: a field that is a function could hold a paradox."""
-    types, made = data_names(program)
+    types, made = data_types(program), program.constructors
     if (types | made) & words.KEPT:
         raise refuse(f"{line}: a type or constructor of that name exists already")
     allowed = types | made | words.TYPES | words.CLASSES | {"data", "newtype", "deriving"}
@@ -81,23 +75,17 @@ def _check_data(declaration: Declaration, program: Program, line: str) -> None:
 def _check_founded(declaration: Declaration, line: str) -> None:
     """A type whose every constructor holds a value of it has no value at all, and all is true of
     what there is none of."""
-    words_ = list(declaration.words)
+    words_ = declaration.words
     if "=" not in words_:
         raise refuse(f"{line}: {declaration.names[0]} has no constructor")
-    body = words_[words_.index("=") + 1 :]
-    body = body[: body.index("deriving")] if "deriving" in body else body
-    alternatives: list[list[str]] = [[]]
-    for word in body:
-        if word == "|":
-            alternatives.append([])
-        else:
-            alternatives[-1].append(word)
-    if all(declaration.names[0] in fields[1:] for fields in alternatives):
+    end = words_.index("deriving") if "deriving" in words_ else len(words_)
+    alternatives = split(declaration.tokens[words_.index("=") + 1 : end], "|")
+    if all(declaration.names[0] in [t.text for t in part[1:]] for part in alternatives):
         raise refuse(f"{line}: {declaration.names[0]} has no constructor to begin with")
 
 
 def check_types(declaration: Declaration, program: Program, line: str) -> None:
-    types, _ = data_names(program)
+    types = data_types(program)
     at = declaration.words.index("::")
     for token in declaration.tokens[at + 1 :]:
         known = token.text in words.TYPES | types | {"->", "Proof"} or token.text in "()[],"

@@ -6,7 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparring.pipelines.equivalence.judge.haskell_source import Token, tokens
+from sparring.pipelines.equivalence.judge.haskell_source import (
+    Cursor,
+    Refused,
+    Token,
+    split,
+    tokens,
+)
 from sparring.pipelines.equivalence.judge.liquid_nodes import (
     Call,
     Expression,
@@ -78,17 +84,6 @@ class Scope:
     fixities: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
 
-def split_arrows(tokens: Sequence[Token]) -> list[list[Token]]:
-    parts, depth = [list[Token]()], 0
-    for token in tokens:
-        depth += (token.text in "([{") - (token.text in ")]}")
-        if token.text == "->" and depth == 0:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return parts
-
-
 def parse_annotation(annotation: Token) -> tuple[str, list[Token]]:
     """("reflect", [name]) or (name, the rest of `name :: …`); every other annotation is refused."""
     text = annotation.text
@@ -112,7 +107,7 @@ def parse_statement(
     name: str, tokens: Sequence[Token], declared: Sequence[Token], scope: Scope
 ) -> Statement:
     """A lemma's statement, whose types are those of its Haskell signature."""
-    parts, types = split_arrows(tokens), split_arrows(declared)
+    parts, types = split(tokens, "->"), split(declared, "->")
     if [t.text for t in types[-1]] != ["Proof"] or len(parts) != len(types):
         raise refuse(f"proof: the statement of {name} does not fit its type, which ends in Proof")
     reader = _Reader(name, scope)
@@ -132,7 +127,7 @@ def parse_signature(
 ) -> Statement:
     """A helper's type again, with what grows smaller, and perhaps Nat for a result. Arguments stay
     as they are: what is reflected must hold for all of them."""
-    parts, types = split_arrows(tokens), split_arrows(declared)
+    parts, types = split(tokens, "->"), split(declared, "->")
     result, metric = _without_metric(parts[-1])
     if len(parts) != len(types):
         raise refuse(f"proof: {name} has another type")
@@ -212,13 +207,7 @@ class _Reader:
             return ()
         if tokens[0].text != "[" or tokens[-1].text != "]" or len(tokens) < 3:
             raise refuse(f"proof: what grows smaller in {self.name} is written / [n]")
-        parts: list[list[Token]] = [[]]
-        for token in tokens[1:-1]:
-            if token.text == ",":
-                parts.append([])
-            else:
-                parts[-1].append(token)
-        made = tuple(self.predicate(part) for part in parts)
+        made = tuple(self.predicate(part) for part in split(tokens[1:-1], ","))
         for expression in made:
             self._check_metric(expression)
         return made
@@ -242,32 +231,21 @@ class _Reader:
         )
 
 
-class _Parser:
+class _Parser(Cursor):
     """Predicates by precedence."""
 
     def __init__(
         self, name: str, tokens: Sequence[Token], scope: Scope, binders: frozenset[str]
     ) -> None:
-        self.name, self.tokens, self.scope, self.binders = name, list(tokens), scope, binders
-        self.at = 0
+        super().__init__(tokens)
+        self.name, self.scope, self.binders = name, scope, binders
 
-    def wrong(self, token: Token | None) -> Exception:
-        what = token.text if token else "its end"
-        return refuse(f"proof: {what} may not stand here in the statement of {self.name}")
-
-    def peek(self) -> Token | None:
-        return self.tokens[self.at] if self.at < len(self.tokens) else None
-
-    def take(self, wanted: str = "") -> Token:
-        token = self.peek()
-        if token is None or (wanted and token.text != wanted):
-            raise self.wrong(token)
-        self.at += 1
-        return token
+    def wrong(self, text: str) -> Refused:
+        return refuse(f"proof: {text} may not stand here in the statement of {self.name}")
 
     def all(self) -> Expression:
         made = self.binary(-9)
-        if self.peek() is not None:
+        if self.peek():
             raise self.wrong(self.peek())
         return made
 
@@ -280,29 +258,24 @@ class _Parser:
 
     def binary(self, least: int) -> Expression:
         left = self.prefix()
-        while True:
-            token = self.peek()
-            level = self._level(token) if token else None
-            if token is None or level is None or level[0] < least:
-                return left
+        while (token := self.next) is not None:
+            level = self._level(token)
+            if level is None or level[0] < least:
+                break
             self.take()
             right = self.binary(level[0] if level[1] == "r" else level[0] + 1)
             left = Call(Name(_SPELLED.get(token.text, token.text)), (left, right))
-            after = self.peek()
-            if level[1] == "n" and after and self._level(after) == level:
-                raise self.wrong(after)
+            if level[1] == "n" and self.next and self._level(self.next) == level:
+                raise self.wrong(self.peek())
+        return left
 
     def prefix(self) -> Expression:
-        token = self.peek()
-        if token is not None and token.text == "-":
-            self.take()
+        if self.skip("-"):
             value = self.binary(7)
             return Number(-value.value) if isinstance(value, Number) else _minus(value)
-        if token is not None and token.text == "not":
-            self.take()
+        if self.skip("not"):
             return Call(Name("not"), (self.atom(),))
-        if token is not None and token.text == "if":
-            self.take()
+        if self.skip("if"):
             condition = self.binary(-9)
             self.take("then")
             then = self.binary(-9)
@@ -313,7 +286,7 @@ class _Parser:
     def application(self) -> Expression:
         head = self.atom()
         arguments = []
-        while (token := self.peek()) is not None and (
+        while (token := self.next) is not None and (
             token.kind in ("name", "number") or token.text in "(["
         ):
             if token.text in ("then", "else", "if", "not"):
@@ -322,7 +295,7 @@ class _Parser:
         if not arguments:
             return head
         if not isinstance(head, Name):
-            raise self.wrong(self.tokens[self.at - 1])
+            raise self.wrong(self.tokens[self.at - 1].text)
         return Call(head, tuple(arguments))
 
     def atom(self) -> Expression:
@@ -337,19 +310,16 @@ class _Parser:
         fine = token.text in self.binders | self.scope.known | {"True", "False", MEASURE}
         if token.kind == "name" and fine:
             return Name(token.text)
-        raise self.wrong(token)
+        raise self.wrong(token.text)
 
     def _items(self, end: str) -> list[Expression]:
         items: list[Expression] = []
-        if (token := self.peek()) is not None and token.text == end:
-            self.take()
-            return items
-        while True:
+        while items or not self.skip(end):
             items.append(self.binary(-9))
-            if self.take().text == end:
-                return items
-            if self.tokens[self.at - 1].text != ",":
-                raise self.wrong(self.tokens[self.at - 1])
+            if self.skip(end):
+                break
+            self.take(",")
+        return items
 
 
 def _minus(value: Expression) -> Expression:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import ast
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
 
 from sparring.core.types import Verdict
 from sparring.judge.python.judge import Judge
@@ -48,6 +49,25 @@ class Refused(Exception):
         self.verdict = Verdict("fail", kind, detail)
 
 
+Given = ParamSpec("Given")
+Check = Callable[Given, Coroutine[Any, Any, Verdict]]
+
+
+def _ruled(check: Check[Given]) -> Check[Given]:
+    """What stops a check is its verdict."""
+
+    @wraps(check)
+    async def rule(*given: Given.args, **words: Given.kwargs) -> Verdict:
+        try:
+            return await check(*given, **words)
+        except (Refused, NoOutcomes) as error:
+            return error.verdict
+        except ToolMissing as error:
+            return Verdict("void", "tool", str(error))
+
+    return rule
+
+
 class PythonChecker:
     """The verbs of a checker, for Python. `HaskellChecker` has the same.
 
@@ -85,52 +105,38 @@ class PythonChecker:
         if self.crosshair is not None:
             await self.crosshair.close()
 
+    @_ruled
     async def compiles(self, p: str, function: str) -> Verdict:
         """Whether a program may be used at all: it parses, is pure and typed, and runs."""
-        try:
-            tree, signature = _accept(p, function, "P")
-            some = _spread(inputs_for(signature, [tree], 0, self.seed))
-            results = await self._steady(p, function, some, "P", 0.2, 3)
-        except Refused as refusal:
-            return refusal.verdict
-        except NoOutcomes as error:
-            return error.verdict
+        tree, signature = _accept(p, function, "P")
+        some = _spread(inputs_for(signature, [tree], 0, self.seed))
+        results = await self._steady(p, function, some, "P", 0.2, 3)
         if some and not any(outcome.counts for outcome in results):
             return Verdict("fail", "no outcome", f"P came to nothing on {len(some)} inputs")
         return Verdict("pass", "compiles", str(signature))
 
+    @_ruled
     async def diverges(self, p: str, q: str, function: str, input: Any) -> Verdict:
         """Whether an input tells P and Q apart."""
+        pair = accept_pair(p, q, function)
         try:
-            pair = accept_pair(p, q, function)
             values = read_input(input, pair.signature)
-            [a], [b] = await asyncio.gather(
-                self._steady(p, function, [values], "P"), self._steady(q, function, [values], "Q")
-            )
-            verdict = _compare(values, a, b)
-            if verdict.passed:  # a difference that hangs on hashes or state is none
-                some = _spread(inputs_for(pair.signature, pair.trees, 0, self.seed))
-                for source, name in ((p, "P"), (q, "Q")):
-                    await self._steady(source, function, some, name, 0.1, 3)
-            return verdict
         except BadInput as error:
             return Verdict("fail", "input", str(error))
-        except Refused as refusal:
-            return refusal.verdict
-        except NoOutcomes as error:
-            return error.verdict
+        [a], [b] = await asyncio.gather(
+            self._steady(p, function, [values], "P"), self._steady(q, function, [values], "Q")
+        )
+        verdict = _compare(values, a, b)
+        if verdict.passed:  # a difference that hangs on hashes or state is none
+            some = _spread(inputs_for(pair.signature, pair.trees, 0, self.seed))
+            for source, name in ((p, "P"), (q, "Q")):
+                await self._steady(source, function, some, name, 0.1, 3)
+        return verdict
 
+    @_ruled
     async def attack(self, p: str, q: str, function: str) -> Verdict:
         """Try to tell P and Q apart with edge cases and random inputs."""
-        try:
-            pair = accept_pair(p, q, function)
-            return await self._attack(pair)
-        except Refused as refusal:
-            return refusal.verdict
-        except NoOutcomes as error:
-            return error.verdict
-        except ToolMissing as error:
-            return Verdict("void", "tool", str(error))
+        return await self._attack(accept_pair(p, q, function))
 
     async def equivalent(self, p: str, q: str, function: str, proof: str | None = None) -> Verdict:
         """Attack and CrossHair, both, whatever either says: an exhausted search that an input

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -75,27 +75,27 @@ async def outcomes(
         "source": instrumented(source),
         "function": function,
         "inputs": [[number, repr(list(values))] for number, values in enumerate(inputs)],
-        "fresh": plan.fresh,
-        "steps": plan.steps,
-        "total_steps": plan.total_steps,
-        "seconds": plan.seconds,
-        "patience": plan.patience,
+        **asdict(plan),
     }
-    done = await judge.run(
-        inside("form_inside", "outcomes_inside"),
-        stdin=json.dumps(request),
-        hash_seed=plan.hash_seed,
-        timeout_s=SAFETY_S,
-    )
-    if done.status == "void":
-        raise NoOutcomes(Verdict("void", done.kind, done.detail, done.seconds))
-    if done.kind == "time-out":  # its steps and seconds would have ended it long before
-        raise NoOutcomes(Verdict("void", "overloaded", done.detail, done.seconds))
+    names = ("form_inside", "outcomes_inside")
+    done = await run_inside(judge, names, request, hash_seed=plan.hash_seed)
     by_number = _read(done.stdout, len(inputs))
     if done.status == "fail" and not by_number and done.kind == "exception":
         raise NoOutcomes(Verdict("fail", "exception", _last_line(done), done.seconds))
     lost = Outcome("none", NOT_REACHED, "")
     return [by_number.get(number, lost) for number in range(len(inputs))]
+
+
+async def run_inside(
+    judge: Judge, names: Sequence[str], request: dict[str, Any], **how: Any
+) -> Execution:
+    """Modules of ours as one program in the jail; NoOutcomes where jail or machine failed."""
+    done = await judge.run(inside(*names), stdin=json.dumps(request), timeout_s=SAFETY_S, **how)
+    if done.status == "void":
+        raise NoOutcomes(Verdict("void", done.kind, done.detail, done.seconds))
+    if done.kind == "time-out":  # its counts would have ended it long before
+        raise NoOutcomes(Verdict("void", "overloaded", done.detail, done.seconds))
+    return done
 
 
 def _last_line(done: Execution) -> str:

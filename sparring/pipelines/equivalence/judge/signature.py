@@ -19,6 +19,10 @@ _SAME = {
     "Iterable": "list",
     "Mapping": "dict",
 }
+# How a container is made of its items, by the name that its type has here.
+CONTAINERS: dict[str, Any] = {
+    "list": list, "tuple...": tuple, "set": set, "frozenset": frozenset
+}  # fmt: skip
 _ARITY = {"list": 1, "set": 1, "frozenset": 1, "dict": 2}
 _FLOATS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
 
@@ -192,11 +196,8 @@ def _from_json(value: Any, kind: Type) -> Any:
         options = [_from_json(value, part) for part in kind.args]
         return next((o for o, part in zip(options, kind.args, strict=True) if fits(o, part)), value)
     try:
-        if type(value) is list and kind.name in ("list", "tuple...", "set", "frozenset"):
-            items = [_from_json(item, kind.args[0]) for item in value]
-            return {"list": list, "tuple...": tuple, "set": set, "frozenset": frozenset}[kind.name](
-                items
-            )
+        if type(value) is list and kind.name in CONTAINERS:
+            return CONTAINERS[kind.name]([_from_json(item, kind.args[0]) for item in value])
         if type(value) is list and kind.name == "tuple" and len(value) == len(kind.args):
             return tuple(_from_json(v, k) for v, k in zip(value, kind.args, strict=True))
         if type(value) is dict and kind.name == "dict":
