@@ -5,18 +5,16 @@ A rule looks at the tokens of one equation and says which of them it would have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparring.pipelines.equivalence.judge.haskell_source import Token
+from sparring.pipelines.equivalence.judge.liquid_vocabulary import COMPARISON, DENIED, MIRRORED
 
 FLOATING = {"Double", "Float", "Fractional", "Floating", "RealFrac", "RealFloat"}
 OPENS, CLOSES = "([", ")]"
 # Where an operand ends: what binds less tightly than a comparison, or is no expression at all.
 EDGES = {"=", "|", "->", "if", "then", "else", "of", "in", "where", "let", ",", "&&", "||", "$"}
-COMPARISONS = ("==", "/=", "<", "<=", ">", ">=")
-MIRROR = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "/=": "/="}
-OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "/=", "/=": "=="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ def _ends(site: Site, at: int) -> bool:
     return after.text in ("|", "where", "then", "else", "in") or after.column <= 3
 
 
-def _binary(site: Site, operators: Sequence[str], edges: set[str]) -> Iterator[tuple[int, ...]]:
+def _binary(site: Site, operators: Collection[str], edges: set[str]) -> Iterator[tuple[int, ...]]:
     for n, token in enumerate(site.tokens):
         if token.text in operators and token.kind == "symbol" and n not in site.patterns:
             left, right = _operand(site, n, -1, edges), _operand(site, n, +1, edges)
@@ -90,7 +88,7 @@ def _binary(site: Site, operators: Sequence[str], edges: set[str]) -> Iterator[t
 
 
 def swap_sum(site: Site) -> Iterator[Edit]:
-    edges = EDGES | set(COMPARISONS) | {":", "++", "<>"}
+    edges = EDGES | COMPARISON | {":", "++", "<>"}
     for n, left, right in _binary(site, "+", edges):
         inside = site.tokens[left:n] + site.tokens[n + 1 : right]  # type: ignore[operator]
         if not any(t.text in ("-", "+", "\\") for t in inside):
@@ -99,7 +97,7 @@ def swap_sum(site: Site) -> Iterator[Edit]:
 
 
 def swap_product(site: Site) -> Iterator[Edit]:
-    edges = EDGES | set(COMPARISONS) | {":", "++", "<>", "+", "-"}
+    edges = EDGES | COMPARISON | {":", "++", "<>", "+", "-"}
     for n, left, right in _binary(site, "*", edges):
         inside = [t.text for t in (*site.tokens[left:n], *site.tokens[n + 1 : right])]
         if not {"*", "`", "/", "^", ".", "\\", "!!"} & set(inside):
@@ -108,17 +106,17 @@ def swap_product(site: Site) -> Iterator[Edit]:
 
 
 def mirror_comparison(site: Site) -> Iterator[Edit]:
-    for n, left, right in _binary(site, COMPARISONS, EDGES | set(COMPARISONS)):
+    for n, left, right in _binary(site, COMPARISON, EDGES | COMPARISON):
         a, b = site.text(left, n), site.text(n + 1, right)
-        yield Edit(left, right, f"{b} {MIRROR[site.tokens[n].text]} {a}")
+        yield Edit(left, right, f"{b} {MIRRORED[site.tokens[n].text]} {a}")
 
 
 def negate_comparison(site: Site) -> Iterator[Edit]:
     if site.floating:  # NaN is neither less nor not less
         return
-    for n, left, right in _binary(site, COMPARISONS, EDGES | set(COMPARISONS)):
+    for n, left, right in _binary(site, COMPARISON, EDGES | COMPARISON):
         a, b = site.text(left, n), site.text(n + 1, right)
-        yield Edit(left, right, f"not ({a} {OPPOSITE[site.tokens[n].text]} {b})")
+        yield Edit(left, right, f"not ({a} {DENIED[site.tokens[n].text]} {b})")
 
 
 def _conditionals(site: Site) -> Iterator[tuple[int, int, int, int]]:

@@ -14,7 +14,9 @@ from typing import Any
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import derive
-from sparring.pipelines.equivalence.judge.signature import CONTAINERS, Signature, Type
+from sparring.pipelines.equivalence.judge.form_inside import read
+from sparring.pipelines.equivalence.judge.mutate_inside import CONTAINERS
+from sparring.pipelines.equivalence.judge.signature import Signature, Type
 
 INSTALL = "pip install 'sparring[equivalence]'"
 _MOST_EDGES = 150
@@ -272,9 +274,7 @@ def _drawn(signature: Signature, count: int, seed: int) -> list[list[Any]]:
     """What Hypothesis makes of the types, as fresh objects each time."""
     if not signature.types or count == 0:
         return []
-    names = {"nan": math.nan, "inf": math.inf, "set": set, "frozenset": frozenset}
-    texts = _drawn_texts(signature, count, seed)
-    return [eval(text, {"__builtins__": {}, **names}) for text in texts]
+    return [read(text) for text in _drawn_texts(signature, count, seed)]
 
 
 def _strategy(kind: Type) -> Any:

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparring.pipelines.equivalence.judge.liquid_nodes import Call, Clause, Expression, Name, Number
-
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "/=": "/="}
-_DENIED = {"<": ">=", ">": "<=", "<=": ">", ">=": "<", "==": "/=", "/=": "=="}
+from sparring.pipelines.equivalence.judge.liquid_vocabulary import DENIED, MIRRORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +35,13 @@ class Facts:
             return self
         if word == ("&&" if holds else "||"):
             return self.assume(given[0], holds).assume(given[1], holds)
-        if word in _FLIPPED:
-            return self._compare(word if holds else _DENIED[word], *given)
+        if word in MIRRORED:
+            return self._compare(word if holds else DENIED[word], *given)
         return self
 
     def _compare(self, word: str, left: Expression, right: Expression) -> Facts:
         if isinstance(left, Number) and isinstance(right, Name):
-            return self._compare(_FLIPPED[word], right, left)
+            return self._compare(MIRRORED[word], right, left)
         if not isinstance(left, Name):
             return self
         x = left.text

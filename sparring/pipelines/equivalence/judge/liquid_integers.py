@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sparring.pipelines.equivalence.judge import liquid_vocabulary as words
 from sparring.pipelines.equivalence.judge.liquid_facts import Facts, branches
 from sparring.pipelines.equivalence.judge.liquid_nodes import (
     Call,
@@ -26,9 +27,6 @@ from sparring.pipelines.equivalence.judge.liquid_nodes import (
 )
 from sparring.pipelines.equivalence.judge.liquid_vocabulary import plain
 
-COMPARE = frozenset({"==", "/=", "<", "<=", ">", ">="})
-DIVIDE = frozenset({"div", "mod"})
-CALCULATE = frozenset({"+", "-", "*", "negate"})
 SAFE = 1 << 62  # a bound and a step below this cannot leave the range of Int together
 
 Exact = dict[str, bool]  # of each variable on a path
@@ -57,7 +55,7 @@ class _Flow:
         self.functions = functions
         self.parameters = {n: [True] * len(c[0].patterns) for n, c in functions.items()}
         self.results = dict.fromkeys(functions, True)
-        self.constructors = {*constructors, "True", "False", "Just", "Nothing", "Left", "Right"}
+        self.constructors = {*constructors, *words.CONSTRUCTORS}
         self.strict = False  # whether to refuse, once nothing changes any more
         self.where = ""
 
@@ -148,13 +146,13 @@ class _Flow:
                 self._value(other, exact, facts.assume(arguments[0], word == "&&"))
             return True
         flags = [self._value(argument, exact, facts) for argument in arguments]
-        if word in COMPARE:
+        if word in words.COMPARISON:
             self._need(all(flags), f"{word} compares")
             return True
-        if word in DIVIDE:
+        if word in words.DIVISION:
             self._need(all(flags), f"{word} divides")
             return True
-        if word in CALCULATE:
+        if word in words.ARITHMETIC:
             return all(flags) and _stays(word, arguments, facts, exact)
         if word in self.functions:
             return self._apply(word, flags)

@@ -9,7 +9,10 @@ CONSTRUCTORS = frozenset({"True", "False", "Just", "Nothing", "Left", "Right"})
 BUILT_IN = frozenset({":", "[]", "()"})
 CLASSES = frozenset({"Eq", "Ord", "Show"})  # that data types may derive
 ARITHMETIC = frozenset({"+", "-", "*", "negate"})
-COMPARISON = frozenset({"==", "/=", "<", "<=", ">", ">="})
+# A comparison with its sides exchanged, and the one that holds where it does not.
+MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "/=": "/="}
+DENIED = {"<": ">=", ">": "<=", "<=": ">", ">=": "<", "==": "/=", "/=": "=="}
+COMPARISON = frozenset(MIRRORED)
 LOGIC = frozenset({"&&", "||", "not", "otherwise", ".", "$"})
 DIVISION = frozenset({"div", "mod"})
 VALUES = ARITHMETIC | COMPARISON | LOGIC | DIVISION

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 Kind = list[Any]  # [name, [kinds]]
-BUILD: dict[str, Any] = {"list": list, "tuple...": tuple, "set": set, "frozenset": frozenset}
+CONTAINERS: dict[str, Any] = {"list": list, "tuple...": tuple, "set": set, "frozenset": frozenset}
 
 
 class Mutator:
@@ -51,7 +51,7 @@ class Mutator:
         size = range(self.rng.randint(0, 5))
         if name == "dict":
             return {self.any_of(parts[0]): self.any_of(parts[1]) for _ in size}
-        return BUILD[name]([self.any_of(parts[0]) for _ in size])
+        return CONTAINERS[name]([self.any_of(parts[0]) for _ in size])
 
     def mutated(self, kind: Kind, value: Any) -> Any:
         (name, parts), rng = kind, self.rng
@@ -73,7 +73,7 @@ class Mutator:
         if name == "dict":
             pair: Kind = ["tuple", parts]
             return dict(self.spliced(list(value.items()), pair))
-        return BUILD[name](self.spliced(list(value), parts[0]))
+        return CONTAINERS[name](self.spliced(list(value), parts[0]))
 
     def spliced(self, items: list[Any], part: Kind) -> list[Any]:
         """A list with one thing done to it."""

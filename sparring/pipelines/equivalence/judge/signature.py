@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from sparring.pipelines.equivalence.judge.mutate_inside import CONTAINERS
+
 SCALARS = ("int", "float", "bool", "str", "bytes", "complex", "None")
 MOST_LITERAL = 20_000  # characters of an input
 _SAME = {
@@ -19,10 +21,6 @@ _SAME = {
     "Iterable": "list",
     "Mapping": "dict",
 }
-# How a container is made of its items, by the name that its type has here.
-CONTAINERS: dict[str, Any] = {
-    "list": list, "tuple...": tuple, "set": set, "frozenset": frozenset
-}  # fmt: skip
 _ARITY = {"list": 1, "set": 1, "frozenset": 1, "dict": 2}
 _FLOATS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
 
