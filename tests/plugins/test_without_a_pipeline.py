@@ -20,7 +20,8 @@ FORK = """
 import importlib, os, pkgutil, sys
 SKIPPED = (
     "sparring.bridges.verl", "sparring.judge.sandbox.inside",
-    "sparring.engines.local.kernels", "sparring.engines.local.sampling_kernels",
+    "sparring.engines.local.kernels", "sparring.engines.local.narrow",
+    "sparring.engines.local.sampling_kernels",
 )
 def import_all():
     import sparring
