@@ -20,7 +20,7 @@ _MOST_DIFFS = 3
 def game_data(episode: Episode, config: Mapping[str, Any]) -> dict[str, Any]:
     words, kind = ending(episode)
     seats = list(dict.fromkeys([*episode.seating, *(turn.seat for turn in episode.turns)]))
-    places = {id(turn): at for at, turn in enumerate(episode.turns)}
+    positions = {id(turn): at for at, turn in enumerate(episode.turns)}
     return {
         "id": episode.id,
         "game": episode.game,
@@ -43,7 +43,7 @@ def game_data(episode: Episode, config: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "label": frame.label,
                 "scene": frame.scene,
-                "turn": places.get(id(frame.turn)) if frame.turn else None,
+                "turn": positions.get(id(frame.turn)) if frame.turn else None,
                 "note": frame.note,
                 "mood": frame.mood,
             }

@@ -13,7 +13,7 @@ from sparring.view.page import render_curves
 from sparring.view.rundata import is_number, read_log
 
 # What is worth a word while a run goes on, as far as it has it.
-_TOLD = {
+_METRICS = {
     "reward/avg_batch_reward": ("reward", False),
     "rate/invalid": ("invalid", True),
     "rate/void": ("void", True),
@@ -45,7 +45,7 @@ def cell_progress(name: str, total: int) -> Callable[[Mapping[str, Any]], None]:
         parts = [f"{duration(left)} left"] if done < total and spent else ["done"] * (done == total)
         parts += [
             f"{word} {number(metrics[key], percent)}"
-            for key, (word, percent) in _TOLD.items()
+            for key, (word, percent) in _METRICS.items()
             if is_number(metrics.get(key))
         ]
         handle.update(HTML(bar(name, done, total, " · ".join(parts))))

@@ -247,13 +247,13 @@ def _games(view: View, request: Request) -> dict[str, Any]:
     return {**payload, "indexing": indexing}
 
 
-def _place(request: Request) -> tuple[str, int]:
+def _file_and_number(request: Request) -> tuple[str, int]:
     return request.path_params["file"], request.path_params["number"]
 
 
 def _game(view: View, request: Request) -> dict[str, Any]:
     path = view.run(request)
-    index, (file, number) = view.index(path), _place(request)
+    index, (file, number) = view.index(path), _file_and_number(request)
     index.need(file)
     view.update(path)
     episode = index.read(file, number)
@@ -283,7 +283,7 @@ def _group(view: View, request: Request) -> dict[str, Any]:
 
 
 async def _rescore(view: View, request: Request) -> dict[str, Any]:
-    path, (file, number) = view.run(request), _place(request)
+    path, (file, number) = view.run(request), _file_and_number(request)
     index = view.index(path)
     await run_in_threadpool(index.need, file)
     episode = await run_in_threadpool(index.read, file, number)

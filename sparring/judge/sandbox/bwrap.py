@@ -159,13 +159,13 @@ def _packages(python: str, packages: Sequence[str]) -> list[str]:
 
 def program() -> str:
     """bwrap itself, or SandboxMissing."""
-    found = shutil.which("bwrap")
-    if found is None:
+    path = shutil.which("bwrap")
+    if path is None:
         raise SandboxMissing(
             "programs are judged in a bubblewrap jail, and bwrap is not installed: "
             f"{install_command()}  (or say sandbox: unsafe, and they run with your rights)"
         )
-    return found
+    return path
 
 
 def isolated(path: str, **variables: str) -> list[str]:

@@ -8,7 +8,7 @@ from sparring.core.formatting import esc, number
 from sparring.view.part import ReportPart, Section, card, figure
 from sparring.view.rundata import RunData, is_number, read_json_lines, read_object
 
-SAID = ("yes", "no", "neither")
+ANSWERS = ("yes", "no", "neither")
 MEASURES = {  # of a round
     "equivalence/accepted": ("Pairs accepted", "Alice's, by the checker.", False),
     "equivalence/accepted_seq": ("Equivalent pairs accepted", "Of the SEQ branch.", False),
@@ -43,7 +43,8 @@ def section(run: RunData) -> ReportPart | None:
 
 def _exams(exams: list[dict[str, Any]]) -> str:
     truths = ("equivalent", "inequivalent")
-    heads = ["After round", "Right", *(f"{truth}: {answer}" for truth in truths for answer in SAID)]
+    heads = ["After round", "Right"]
+    heads += [f"{truth}: {answer}" for truth in truths for answer in ANSWERS]
     rows = [
         [_round(exam), figure(exam.get("accuracy"), percent=True), *_confusion(exam, truths)]
         for exam in sorted(exams, key=lambda exam: exam.get("iteration", 0))
@@ -58,7 +59,7 @@ def _exams(exams: list[dict[str, Any]]) -> str:
 def _rounds(rounds: list[dict[str, Any]]) -> str:
     heads = ["Round", "Games", "Accepted", "Kept", "Incidents", "Bob right", "Mean difficulty"]
     heads += ["Difficulty, 0 to 10", "CrossHair found too"]
-    heads += [f"{branch}: {answer}" for branch in ("SEQ", "SINQ") for answer in SAID]
+    heads += [f"{branch}: {answer}" for branch in ("SEQ", "SINQ") for answer in ANSWERS]
     rows = []
     for row in rounds:
         counted = ("games", "accepted", "kept", "incidents")
@@ -90,13 +91,9 @@ def _round(row: dict[str, Any]) -> str:
 def _confusion(row: dict[str, Any], truths: tuple[str, ...]) -> list[str]:
     matrix = row.get("confusion")
     counts = [matrix.get(truth) if isinstance(matrix, dict) else None for truth in truths]
-    return [
-        number(of_truth[i])
-        if isinstance(of_truth, list) and len(of_truth) == len(SAID)
-        else figure(None)
-        for of_truth in counts
-        for i in range(len(SAID))
-    ]
+    none = [None] * len(ANSWERS)
+    whole = [n if isinstance(n, list) and len(n) == len(none) else none for n in counts]
+    return [figure(count) for of_truth in whole for count in of_truth]
 
 
 def _bars(counts: Any) -> str:

@@ -14,7 +14,7 @@ from sparring.core.game import Game, Outcome, Probe
 from sparring.core.table import Table
 from sparring.core.types import Episode, Task, View, VoidGame
 from sparring.evaluation.arena import with_itself
-from sparring.pipelines.matching.measures import MOST_SIZED, TOLD, by_size, matching_measures
+from sparring.pipelines.matching.measures import CELL_KINDS, MOST_SIZED, by_size, matching_measures
 from sparring.pipelines.matching.messages import (
     NOTHING,
     PAPERS,
@@ -209,7 +209,7 @@ class MatchingGame(Game):
         """How much was passed on. `private`: cells that one player alone sees. `mentioned`: cells
         given a value in messages; `correct`: by someone who sees that value; `new`: to someone
         who does not see the cell; `used`: and it is part of what was agreed on."""
-        counts = dict.fromkeys(TOLD, 0)
+        counts = dict.fromkeys(CELL_KINDS, 0)
         size, terse = len(data["table"]), self.style == "terse"
         for seat in self.seats:
             other = self.seats[1 - self.seats.index(seat)]

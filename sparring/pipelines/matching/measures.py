@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 SIZES = (2, 3, 4, 8)  # of the tables that a closing evaluation looks at
-TOLD = ("private", "mentioned", "correct", "new", "used")
+CELL_KINDS = ("private", "mentioned", "correct", "new", "used")
 MOST_SIZED = 48  # games at each size of table
 # What the measures are called: title, explanation, whether it is a share.
 MEASURES: dict[str, tuple[str, str, bool]] = {
@@ -62,7 +62,7 @@ def matching_measures(episodes: Sequence[Episode]) -> dict[str, float]:
     stats["over_greedy"] = fmean(gains)
     if len(gains) > 1:  # half of a 95 % interval
         stats["over_greedy_95"] = 1.96 * stdev(gains) / len(gains) ** 0.5
-    return stats | {f"cells_{key}": fmean(f["shared"][key] for f in facts) for key in TOLD}
+    return stats | {f"cells_{key}": fmean(f["shared"][key] for f in facts) for key in CELL_KINDS}
 
 
 async def by_size(
