@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +24,7 @@ from sparring.judge.sandbox import seccomp
 from sparring.judge.sandbox.outcome import Limits
 
 NOBODY = 65534
+START_S = 30.0  # within which a jail has started, on however busy a machine
 INSIDE = Path(__file__).parent / "inside"
 # Not random, nor what imports it: it reseeds itself in every fork, which costs more than importing.
 PRELOAD = (
@@ -80,10 +85,11 @@ def _try_jail() -> str:
         with tempfile.TemporaryFile() as errors:
             process, control = launch(hash_seed=0, errors=errors.fileno())
             with control:
-                control.settimeout(20)
-                answer = control.recv(16)
-            process.kill()
-            process.wait()
+                answered, until = False, time.monotonic() + START_S
+                while not answered and not exited(process) and time.monotonic() < until:
+                    answered = bool(select.select([control], [], [], 0.1)[0])
+                answer = control.recv(16) if answered else b""
+            end(process)
             errors.seek(0)
             stderr = errors.read().decode(errors="replace").strip()
     except (OSError, SandboxMissing) as error:
@@ -254,5 +260,28 @@ def launch(
             stderr=errors,
             env=environment,
             cwd="/",
+            process_group=0,
         )
     return process, ours
+
+
+def exited(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has ended; unlike `poll`, this keeps its id from being used again."""
+    if process.returncode is not None:
+        return True
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def kill(leader: int) -> None:
+    """Kill a process that was started in a group of its own, with its group: while bwrap starts,
+    its child does not die with it yet, and would wait for it for ever."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def end(process: subprocess.Popen[bytes], timeout_s: float = 5) -> None:
+    """Kill a jail that `launch` started, and reap it."""
+    if process.returncode is None:  # else its id may be somebody else's by now
+        kill(process.pid)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout_s)

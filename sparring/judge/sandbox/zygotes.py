@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -92,7 +91,7 @@ class Zygote:
     async def ready(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            answer = await asyncio.wait_for(loop.sock_recv(self.control, 64), 30)
+            answer = await asyncio.wait_for(self._first_message(), bwrap.START_S)
         except (OSError, TimeoutError):
             answer = b""
         if not answer:
@@ -101,6 +100,17 @@ class Zygote:
             self.stop()
             raise bwrap.SandboxMissing(f"the jail did not start: {stderr or 'no output'}")
         loop.add_reader(self.control.fileno(), self._on_message)
+
+    async def _first_message(self) -> bytes:
+        """Nothing if it ended: what is left of one killed as it started keeps the socket open."""
+        message = asyncio.ensure_future(asyncio.get_running_loop().sock_recv(self.control, 64))
+        try:
+            while not (await asyncio.wait([message], timeout=0.1))[0]:
+                if bwrap.exited(self.process):
+                    return b""
+            return message.result()
+        finally:
+            message.cancel()
 
     def send(self, what: bytes, job: int) -> None:
         with suppress(OSError):  # a dead zygote is noticed by _on_message
@@ -153,9 +163,7 @@ class Zygote:
         with suppress(RuntimeError, ValueError):
             asyncio.get_running_loop().remove_reader(self.control.fileno())
         self.control.close()
-        self.process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(5)
+        bwrap.end(self.process)
         self.errors.close()
         for job in self.jobs.values():
             if not job.done.done():

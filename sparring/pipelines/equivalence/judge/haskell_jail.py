@@ -6,12 +6,14 @@ GHC itself is started once; every call runs in a fork of it, with limits of its 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -79,6 +81,30 @@ def shared_objects() -> str:
     return ":".join(sorted({str(path.parent) for path in library().glob("**/libHS*.so")}))
 
 
+FLAGS = ("-package", "ghc", "-w", "-Werror=overflowed-literals")
+_compiling = threading.Lock()
+
+
+def harness() -> Path:
+    """The folder of the harness's modules, compiled: each GHCi would take a second to do so."""
+    with _compiling:
+        return _compiled()
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="sparring-harness-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o755)
+    for path in HARNESS.glob("*.hs"):
+        shutil.copy2(path, folder)
+    for name in ("Harness.hs", "Syntax.hs"):  # where one does not compile, GHCi reads its source
+        words = [find_ghc() or "ghc", *FLAGS, "-v0", "-dynamic", "-c", name]
+        with suppress(OSError):  # without GHC; `start` says so
+            subprocess.run(words, cwd=folder, capture_output=True, check=False)
+    return folder
+
+
 def own_binary() -> Path:
     """GHC itself, behind the script that people start it by."""
     binary = library() / "bin" / "ghc"
@@ -98,7 +124,7 @@ def jailed(
     own_link: the jail has no /proc; this gives it /proc/self/exe, by which a plugin finds GHC.
     """
     mounts = [*bwrap.system()]
-    for folder in (HARNESS, work, *ghc_folders(), *folders):
+    for folder in (work, *ghc_folders(), *folders):
         mounts += bwrap.bind(folder, str(folder))
     variables = {"LANG": "C.UTF-8", "LD_LIBRARY_PATH": shared_objects()}
     inner = bwrap.isolated(search_path(folders), **variables)
@@ -150,6 +176,7 @@ async def process(
             cwd="/" if sandbox == "bubblewrap" else str(work),
             pass_fds=filters,
             limit=LINE_BYTES,
+            process_group=0,
         )
     finally:
         for fd in filters:
@@ -157,8 +184,8 @@ async def process(
     try:
         yield running
     finally:
-        with suppress(ProcessLookupError):
-            running.kill()
+        if running.returncode is None:
+            bwrap.kill(running.pid)
         await running.wait()
 
 
@@ -189,13 +216,13 @@ class Ghci:
         self._running: asyncio.subprocess.Process | None = None
         self._context = process(
             [
-                find_ghc() or "ghc", "--interactive", "-package", "ghc", "-v1",
-                "-ignore-dot-ghci", "-w",
-                "-Werror=overflowed-literals", f"-i{self.folder}:{HARNESS}",
+                find_ghc() or "ghc", "--interactive", *FLAGS, "-v1", "-ignore-dot-ghci",
+                f"-i{self.folder}:{harness()}",
                 "+RTS", f"-M{MEMORY_MB}m", "-K256m", "-RTS",
             ],
             self.folder,
             sandbox=sandbox,
+            folders=(harness(),),
         )  # fmt: skip
 
     async def start(self) -> None:
