@@ -16,12 +16,7 @@ from typing import Any
 
 from sparring.run.rundir import RunDir, read_lines
 
-PRELOADED = [
-    "lives",
-    "sparring.training.finish",
-    "sparring.engines.local.engine",
-    "sparring.training.loop",
-]
+PRELOADED = ["lives", "preloaded"]
 SMALL = (  # a run of Kuhn poker in a second or two, which begins to learn
     *("iterations=6", "collect.episodes=24", "learn.lr=3e-3", "checkpoint.every=2"),
     *("checkpoint.keep=2", "evaluate.every=3", "evaluate.games=4", "evaluate.final=0"),

@@ -3,13 +3,14 @@
 import asyncio
 
 import pytest
+from lazily import imported
 
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
 from sparring.core.scripted import ScriptedEngine
 from sparring.run.games import load_game
 
-reasoning_gym = pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+reasoning_gym = imported("reasoning_gym", "reasoning-gym is not installed")
 NAMES = [
     "chain_sum",
     "word_sorting",

@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 import pytest
+from lazily import imported
 
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError, UnknownName
@@ -15,13 +16,13 @@ from sparring.evaluation.best_response import exploit, mixed, uniform
 from sparring.run.games import load_game
 from sparring.training.loop import train
 
-pyspiel = pytest.importorskip("pyspiel", reason="pip install 'sparring[openspiel]' adds OpenSpiel")
-bridge = pytest.importorskip("sparring.bridges.openspiel")
-policies = pytest.importorskip("open_spiel.python.policy")
-theirs = pytest.importorskip("open_spiel.python.algorithms.exploitability")
-scores = pytest.importorskip("open_spiel.python.algorithms.expected_game_score")
-loading = pytest.importorskip("sparring.bridges.openspiel_loading")
-cfr_average, listing, make_tree = bridge.cfr_average, loading.listing, bridge.make_tree
+MISSING = "pip install 'sparring[openspiel]' adds OpenSpiel"
+pyspiel = imported("pyspiel", MISSING)
+bridge = imported("sparring.bridges.openspiel", MISSING)
+policies = imported("open_spiel.python.policy", MISSING)
+theirs = imported("open_spiel.python.algorithms.exploitability", MISSING)
+scores = imported("open_spiel.python.algorithms.expected_game_score", MISSING)
+loading = imported("sparring.bridges.openspiel_loading", MISSING)
 
 SMALL = ["kuhn_poker", "leduc_poker", "liars_dice(dice_sides=4)", "kuhn_poker(players=3)"]
 
@@ -49,7 +50,7 @@ def random_rows(tree: Any, seed: int) -> list[list[float]]:
     [("kuhn_poker", 0.9167), ("leduc_poker", 4.7472), ("liars_dice(dice_sides=4)", 1.3101)],
 )
 def test_uniform_play_has_the_known_nash_conv(string, nash_conv):
-    tree = make_tree(load_game(f"openspiel:{string}", style="terse"))
+    tree = bridge.make_tree(load_game(f"openspiel:{string}", style="terse"))
     assert exploit(tree, uniform(tree)).nash_conv == pytest.approx(nash_conv, abs=5e-5)
 
 
@@ -57,11 +58,11 @@ def test_uniform_play_has_the_known_nash_conv(string, nash_conv):
 @pytest.mark.parametrize("kind", ["uniform", "random", "cfr"])
 def test_best_responses_are_openspiels(string, kind):
     game = load_game(f"openspiel:{string}", style="terse")
-    tree = make_tree(game)
+    tree = bridge.make_tree(game)
     if kind == "cfr":
         if len(game.seats) > 2:
             return
-        average = cfr_average(string, 3)
+        average = bridge.cfr_average(string, 3)
         rows = [average[infoset.key] for infoset in tree.infosets]
     else:
         rows = uniform(tree) if kind == "uniform" else random_rows(tree, 1)
@@ -82,7 +83,7 @@ def test_a_mixture_is_the_policy_that_openspiel_aggregates(string):
     """Of a player who draws one of three policies before each game."""
     aggregator = pytest.importorskip("open_spiel.python.algorithms.policy_aggregator")
     game = load_game(f"openspiel:{string}", style="terse")
-    tree = make_tree(game)
+    tree = bridge.make_tree(game)
     keys = [infoset.key for infoset in tree.infosets]
     ours = [random_rows(tree, seed) for seed in range(3)]
     ours[1] = [[float(i == 0) for i, _ in enumerate(row)] for row in ours[1]]  # it never comes far
@@ -98,9 +99,9 @@ def test_a_mixture_is_the_policy_that_openspiel_aggregates(string):
 
 
 def test_more_of_cfr_is_less_exploitable():
-    tree = make_tree(load_game("openspiel:kuhn_poker", style="terse"))
+    tree = bridge.make_tree(load_game("openspiel:kuhn_poker", style="terse"))
     few, many = (
-        exploit(tree, [cfr_average("kuhn_poker", n)[i.key] for i in tree.infosets]).nash_conv
+        exploit(tree, [bridge.cfr_average("kuhn_poker", n)[i.key] for i in tree.infosets]).nash_conv
         for n in (5, 500)
     )
     assert many < few / 10 and many < 1e-3
@@ -109,7 +110,7 @@ def test_more_of_cfr_is_less_exploitable():
 def test_simultaneous_moves_are_a_tree_too():
     """OpenSpiel measures the game in which one moves after the other without seeing it."""
     game = load_game("openspiel:goofspiel(num_cards=3,imp_info=True)", style="terse")
-    tree = make_tree(game)
+    tree = bridge.make_tree(game)
     turns = pyspiel.convert_to_turn_based(game.spiel)
     want = theirs.nash_conv(turns, policies.UniformRandomPolicy(turns))
     assert exploit(tree, uniform(tree)).nash_conv == pytest.approx(want, abs=1e-9)
@@ -155,7 +156,7 @@ def test_no_prompt_of_a_hidden_game_tells_more_than_the_player_knows():
     """Prompts differ only where information states do."""
     for string in SMALL:
         for style in ("terse", "short"):
-            tree = make_tree(load_game(f"openspiel:{string}", style=style))
+            tree = bridge.make_tree(load_game(f"openspiel:{string}", style=style))
             shown: dict[str, set[str]] = {}
             for infoset in tree.infosets:
                 shown.setdefault(infoset.key, set()).add(infoset.prompt)
@@ -233,7 +234,7 @@ def test_a_chance_node_without_outcomes_stops_no_run():
 
 
 def test_the_listing_names_what_can_be_played():
-    found = listing()
+    found = loading.listing()
     assert len(found) > 90 and "leduc_poker" in found and "mfg_garnet" not in found
 
 

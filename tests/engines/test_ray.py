@@ -14,6 +14,7 @@ from typing import Any
 import fake_workers
 import pytest
 from fake_workers import FakeActor, Words, fake_pool, request, with_main
+from lazily import imported
 
 from sparring.core.collect import Job
 from sparring.core.errors import ConfigError
@@ -26,7 +27,7 @@ from sparring.run.config import load_recipe
 from sparring.run.games import load_game
 from sparring.training.metrics import summarize
 
-ray = pytest.importorskip("ray", reason="Ray is missing: pip install 'sparring[ray]'")
+ray = imported("ray", "Ray is missing: pip install 'sparring[ray]'")
 
 
 def test_the_least_busy_replica_is_chosen_unless_another_knows_the_beginning() -> None:

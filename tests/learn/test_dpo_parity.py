@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from lazily import imported
 
 from sparring.core.types import Pair, Sample, members
 from sparring.learn.batches import collate
@@ -14,8 +15,8 @@ from sparring.models.loading import load_model
 from sparring.run.config import LearnConfig
 from sparring.training.preference import add_reference
 
-trl = pytest.importorskip("trl", reason="trl is a dev dependency: pip install trl")
-datasets = pytest.importorskip("datasets", reason="trl's trainer needs datasets")
+trl = imported("trl", "trl is a dev dependency: pip install trl")
+datasets = imported("datasets", "trl's trainer needs datasets")
 
 
 def make_pairs(n: int = 4) -> list[Pair]:

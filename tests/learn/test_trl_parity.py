@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from lazily import imported
 
 from sparring.credit.group_relative import centred
 from sparring.learn.batches import collate
@@ -15,8 +16,8 @@ from sparring.learn.losses import Totals
 from sparring.models.loading import load_model
 from sparring.run.config import LearnConfig
 
-trl = pytest.importorskip("trl", reason="trl is a dev dependency: pip install trl")
-datasets = pytest.importorskip("datasets", reason="trl's trainer needs datasets")
+trl = imported("trl", "trl is a dev dependency: pip install trl")
+datasets = imported("datasets", "trl's trainer needs datasets")
 
 MAX_TOKENS = 8
 KINDS = ("grpo", "bnpo", "dr_grpo", "dapo")

@@ -89,7 +89,8 @@ import time
 from sparring.run import interrupt
 with interrupt.listening(), interrupt.deferred("sleep"):
     print("at work", flush=True)
-    time.sleep(60)
+    for _ in range(1200):  # a signal right before one long sleep would be seen after it
+        time.sleep(0.05)
 """
 
 
@@ -215,8 +216,8 @@ QUESTIONS = "\n".join(
 )
 COMMANDS: dict[str, tuple[tuple[Any, ...], str, Any]] = {
     "selfplay": (
-        ("selfplay", "matching", "size=2", "--policy", "nano", "--games", 12, "--batch", 4,
-         "--temperature", 1, "--max-tokens", 8),
+        ("selfplay", "matching", "size=2", "max_length=4", "--policy", "nano", "--games", 12,
+         "--batch", 4, "--temperature", 1, "--max-tokens", 2),
         "left after game 8 of 12",
         partial(at_batch, 2, signal.SIGTERM),
     ),

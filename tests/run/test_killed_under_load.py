@@ -45,9 +45,18 @@ def finish(process: subprocess.Popen[bytes]) -> None:
     assert process.returncode == 0, errors.decode()
 
 
+BUSY = """
+import os, sys, time
+while not os.path.exists(sys.argv[1]): time.sleep(0.05)
+while True: pass
+"""
+
+
 @contextmanager
-def busy_loops() -> Iterator[None]:
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+def busy_loops(run: Path) -> Iterator[None]:
+    """From when this run begins to play: nothing of what is tested here hangs on its imports."""
+    command = [sys.executable, "-S", "-c", BUSY, str(run / "checkpoints")]
+    loops = [subprocess.Popen(command) for _ in range(2)]
     try:
         yield
     finally:
@@ -69,7 +78,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
 
 @pytest.mark.skipif(not FULL, reason="SPARRING_FULL=1 trains again; the killed run does it, too")
 def test_trained_again_on_a_busy_machine(tmp_path: Path, unbroken: tuple[Path, float]) -> None:
-    with busy_loops():
+    with busy_loops(tmp_path / "0"):
         for number in range(TRAININGS):
             finish(begin(tmp_path / str(number)))
             assert whole(tmp_path / str(number)) == whole(unbroken[0])
@@ -81,7 +90,7 @@ def test_killed_at_random_moments_on_a_busy_machine(
     """Every third life has one thread to its name, and takes two: those the run began with."""
     seed = int(time.time())
     dice, killed, runs = random.Random(seed), 0, 0
-    with busy_loops():
+    with busy_loops(tmp_path / "0"):
         while killed < KILLS or runs == 0:
             run, lives = tmp_path / str(runs), 0
             while True:

@@ -21,12 +21,21 @@ def test_steps_are_spread_evenly_with_both_ends() -> None:
     assert evenly_spaced(list(range(10)), 2) == [0, 9]
 
 
+def made(recipe: str, folder: Path) -> Path:
+    life = train(recipe, folder / "run", *MEASURED, "iterations=4")
+    assert life.code == 0, life.err
+    return folder / "run"
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("finish") / "run"
-    life = train("tictactoe", run, *MEASURED, "iterations=4")
-    assert life.code == 0, life.err
-    return run
+    return made("tictactoe", tmp_path_factory.mktemp("finish"))
+
+
+@pytest.fixture(scope="module")
+def of_kuhn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `finished`, of a game whose positions are few: every measurement asks for all of them."""
+    return made("kuhn", tmp_path_factory.mktemp("finish"))
 
 
 def test_the_trained_and_the_untrained_play_the_same_opponents(finished: Path) -> None:
@@ -56,23 +65,23 @@ def test_every_kept_checkpoint_is_rated_with_an_interval(finished: Path) -> None
     assert len(found["results"]) == len(steps) * (len(steps) - 1) // 2
 
 
-def test_finishing_again_says_the_same(finished: Path, tmp_path: Path) -> None:
+def test_finishing_again_says_the_same(of_kuhn: Path, tmp_path: Path) -> None:
     copied = tmp_path / "run"
-    shutil.copytree(finished, copied, symlinks=True)
+    shutil.copytree(of_kuhn, copied, symlinks=True)
     for name in ("evaluation.json", "ladder.json", "report.html"):
         (copied / name).unlink()
     finish(copied)
     for name in ("evaluation.json", "ladder.json"):
-        assert (copied / name).read_text() == (finished / name).read_text()
+        assert (copied / name).read_text() == (of_kuhn / name).read_text()
 
 
 def test_a_run_that_died_while_it_was_measured_is_measured_when_resumed(
-    finished: Path, tmp_path: Path
+    of_kuhn: Path, tmp_path: Path
 ) -> None:
     run, overrides = tmp_path / "run", (*MEASURED, "iterations=4")
-    train("tictactoe", run, *overrides, die_at=Moment("ladder.json"))
+    train("kuhn", run, *overrides, die_at=Moment("ladder.json"))
     assert not (run / "ladder.json").exists()
-    assert train("tictactoe", run, *overrides, resume=True).code == 0
+    assert train("kuhn", run, *overrides, resume=True).code == 0
     for name in ("evaluation.json", "ladder.json"):
-        assert (run / name).read_text() == (finished / name).read_text()
+        assert (run / name).read_text() == (of_kuhn / name).read_text()
     assert len(RunDir(run).read_episodes(4)) == 24
