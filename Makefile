@@ -17,17 +17,18 @@ demo: setup ## train tic-tac-toe self-play from random weights, then show the re
 	  $(BIN)/sparring train tictactoe --run $(DEMO) $$resume; \
 	fi
 
-# Much of a test is waiting, for child processes and judges: four at a time and the types beside them keep
-# two cores busy. The longest files begin first (tests/conftest.py has them in order).
+# Much of a test is waiting, for child processes and judges: four at a time, and the types and verl's tests
+# beside them, keep two cores busy. The longest files begin first (tests/conftest.py has them in order).
 # What fails beside the others is run once more, alone: a failure of the code fails twice; one that came of
 # a busy machine has been printed with its reason and is named again here.
 ALONE = { echo "run once more, alone (what passes now failed only beside other tests):"; \
   $(BIN)/pytest -v --last-failed --last-failed-no-failures none; }
+VERLS = if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore -p no:cacheprovider \
+  tests/bridges/test_verl.py tests/bridges/test_verl_export.py tests/bridges/test_verl_trainer.py; fi
 test: packages setup smollm2 verl lint ## lint, types and tests
-	@$(BIN)/mypy > $(VENV)/types.log 2>&1 & types=$$!; \
+	@{ $(BIN)/mypy && $(VERLS); } > $(VENV)/beside.log 2>&1 & beside=$$!; \
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=40 || $(ALONE); tests=$$?; \
-	wait $$types; types=$$?; cat $(VENV)/types.log; exit $$((tests + types))
-	@if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore tests/bridges/test_verl.py tests/bridges/test_verl_export.py tests/bridges/test_verl_trainer.py; fi
+	wait $$beside; beside=$$?; cat $(VENV)/beside.log; exit $$((tests + beside))
 
 lint: setup
 	$(BIN)/ruff check .

@@ -28,7 +28,7 @@ from sparring.training.state import build
 pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 # Larger steps than the recipe's, so that a difference in the last digit would grow.
 LOUD = ("tracking.tensorboard=false", "learn.lr=1e-3", "learn.critic_lr=1e-2", "evaluate.every=3")
-TWO = (*LOUD, "games.adversarial_tests.stages=[informal, code]", "collect.episodes=24")
+TWO = (*LOUD, "games.adversarial_tests.stages=[informal, code]", "collect.episodes=8")
 
 
 def smoke(*overrides: str) -> Config:
