@@ -25,7 +25,9 @@ ALONE = { echo "run once more, alone (what passes now failed only beside other t
   $(BIN)/pytest -v --last-failed --last-failed-no-failures none; }
 VERLS = if [ -f $(VERL)/.installed ]; then $(VERL)/bin/python -m pytest -W ignore -p no:cacheprovider \
   tests/bridges/test_verl.py tests/bridges/test_verl_export.py tests/bridges/test_verl_trainer.py; fi
+test: export PYTHONDONTWRITEBYTECODE = # or each of some fifty processes would compile what it imports
 test: packages setup smollm2 verl lint ## lint, types and tests
+	@$(BIN)/python -m compileall -q sparring
 	@{ $(BIN)/mypy && $(VERLS); } > $(VENV)/beside.log 2>&1 & beside=$$!; \
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=40 || $(ALONE); tests=$$?; \
 	wait $$beside; beside=$$?; cat $(VENV)/beside.log; exit $$((tests + beside))

@@ -40,27 +40,48 @@ class Life:
     cpu_s: float  # processor time, children included; 0 where it was killed
 
 
-def sparring(
+class Begun:
+    """A life under way: it has a pid, to be sent signals; `end` waits for it."""
+
+    def __init__(self, process: Any, streams: tempfile.TemporaryDirectory[str]) -> None:
+        self.process, self._streams = process, streams
+
+    @property
+    def pid(self) -> int:
+        return int(self.process.pid)
+
+    def end(self, seconds: float = 240) -> Life:
+        self.process.join(seconds)
+        if self.process.exitcode is None:
+            self.process.kill()
+            self.process.join()
+        with self._streams as streams:
+            out, err = (Path(streams, name).read_text() for name in ("stdout", "stderr"))
+            cpu = Path(streams, "cpu_s")
+            cpu_s = float(cpu.read_text()) if cpu.exists() else 0.0
+        return Life(self.process.exitcode, out, err, cpu_s)
+
+
+def begin(
     *words: object,
     cwd: Path,
     die_at: Moment | None = None,
     first: Callable[[], Any] | None = None,
     stdin: str = "",
-) -> Life:
+) -> Begun:
     """What `sparring words…` does, in a process; `first` is called in it before anything else."""
-    with tempfile.TemporaryDirectory() as streams:
-        Path(streams, "stdin").write_text(stdin)
-        args = ([str(word) for word in words], str(cwd), streams, die_at, first)
-        process = _server().Process(target=_live, args=args)
-        process.start()
-        process.join(240)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
-        out, err = (Path(streams, name).read_text() for name in ("stdout", "stderr"))
-        cpu = Path(streams, "cpu_s")
-        cpu_s = float(cpu.read_text()) if cpu.exists() else 0.0
-    return Life(process.exitcode, out, err, cpu_s)
+    streams = tempfile.TemporaryDirectory()
+    for name, text in (("stdin", stdin), ("stdout", ""), ("stderr", "")):
+        Path(streams.name, name).write_text(text)
+    args = ([str(word) for word in words], str(cwd), streams.name, die_at, first)
+    process = _server().Process(target=_live, args=args)
+    process.start()
+    return Begun(process, streams)
+
+
+def sparring(*words: object, **options: Any) -> Life:
+    """The same, to its end."""
+    return begin(*words, **options).end()
 
 
 def train(

@@ -3,12 +3,13 @@ Nothing is computed here, so that torch has no threads yet when a life is forked
 
 import importlib
 import pkgutil
+from contextlib import suppress
 
 import sparring
 
-ELSEWHERE = ("sparring.bridges.", "sparring.judge.sandbox.inside", "sparring.engines.local.kernels")
-ELSEWHERE += ("sparring.engines.local.sampling_kernels",)
+OF_ANOTHER_PROCESS = ("sparring.bridges.", "sparring.judge.sandbox.inside")
 
 for _, name, _ in pkgutil.walk_packages(sparring.__path__, "sparring."):
-    if not name.startswith(ELSEWHERE) and not name.endswith(("__main__", "_inside")):
-        importlib.import_module(name)
+    if not name.startswith(OF_ANOTHER_PROCESS) and not name.endswith(("__main__", "_inside")):
+        with suppress(ImportError):  # Triton's, where there is none
+            importlib.import_module(name)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
-from lives import COMMAND, SMALL, events, facts, sparring, train
+from lives import COMMAND, SMALL, begin, events, facts, sparring, train
 
 from sparring.core.errors import ConfigError
 from sparring.launch import node
@@ -116,13 +116,13 @@ def test_a_node_that_does_not_fit_says_why(capsys: pytest.CaptureFixture[str]) -
 def test_a_signal_ends_the_iteration_writes_a_checkpoint_and_asks_for_another_life(
     tmp_path: Path,
 ) -> None:
-    command = [COMMAND, "train", "kuhn", "--smoke", *SMALL, *LONG, "--run", str(tmp_path / "run")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    wait_for(lambda: len(facts(tmp_path / "run")) >= 2 or process.poll() is not None)
-    process.send_signal(signal.SIGUSR1)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == interrupt.AGAIN, said
-    assert b"SIGUSR1 came" in said and b"--resume" in said
+    words = ["train", "kuhn", "--smoke", *SMALL, *LONG, "--run", tmp_path / "run"]
+    life = begin(*words, cwd=tmp_path)
+    wait_for(lambda: len(facts(tmp_path / "run")) >= 2 or life.process.exitcode is not None)
+    os.kill(life.pid, signal.SIGUSR1)
+    left = life.end()
+    assert left.code == interrupt.AGAIN, left.err
+    assert "SIGUSR1 came" in left.err and "--resume" in left.err
     done = len(facts(tmp_path / "run"))
     assert 2 <= done < ITERATIONS
     assert (tmp_path / "run" / "checkpoints" / f"step_{done:06d}").is_dir()

@@ -14,35 +14,33 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+import lives
 import pytest
-from lives import facts, whole
+import torch
+from lives import Begun, facts, whole
 
 FULL = os.environ.get("SPARRING_FULL") == "1"
 TRAININGS, KILLS, ITERATIONS = (4, 30, 6) if FULL else (0, 1, 2)
 LIMIT_S = 1200
 pytestmark = pytest.mark.timeout(10800 if FULL else 600)
-COMMAND = [sys.executable, "-m", "sparring", "train", "tictactoe", "seed=7", "checkpoint.every=1"]
+COMMAND = ["train", "tictactoe", "seed=7", "checkpoint.every=1"]
 COMMAND += [f"iterations={ITERATIONS}", "evaluate.final=0", "evaluate.ladder=0"]
 COMMAND += ["evaluate.games=4", "tracking.tensorboard=false"]
 COMMAND += [] if FULL else ["collect.episodes=384"]
 
 
-def begin(run: Path, threads: int = 2) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    return subprocess.Popen(
-        [*COMMAND, "--run", str(run), "--resume"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+def begin(run: Path, threads: int = 2) -> Begun:
+    first = partial(torch.set_num_threads, threads)
+    return lives.begin(*COMMAND, "--run", run, "--resume", cwd=run.parent, first=first)
 
 
-def finish(process: subprocess.Popen[bytes]) -> None:
-    _, errors = process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 0, errors.decode()
+def finish(process: Begun) -> None:
+    life = process.end(LIMIT_S)
+    assert life.code == 0, life.err
 
 
 BUSY = """
@@ -98,13 +96,12 @@ def test_killed_at_random_moments_on_a_busy_machine(
                 process = begin(run, threads=1 if has_begun and lives % 3 == 2 else 2)
                 lives += 1
                 if killed < KILLS:
-                    with suppress(subprocess.TimeoutExpired):
-                        process.wait(dice.uniform(0.3, 1.5) * unbroken[1])
-                if process.poll() is not None or killed == KILLS:
+                    process.process.join(dice.uniform(0.3, 1.5) * unbroken[1])
+                if process.process.exitcode is not None or killed == KILLS:
                     finish(process)
                     break
                 os.kill(process.pid, signal.SIGKILL)
-                process.communicate()
+                assert process.end().code == -signal.SIGKILL
                 killed += 1
             assert whole(run) == whole(unbroken[0]), f"random seed {seed}, run {runs}"
             runs += 1

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from lives import COMMAND, SMALL, events, facts, sparring, train
+from lives import SMALL, begin, events, facts, sparring, train
 
 from sparring.core.errors import ConfigError
 from sparring.run.config import make_config
@@ -73,19 +73,18 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 def test_two_runs_in_one_folder_are_one_run(tmp_path: Path) -> None:
     words = ["train", "kuhn", "--smoke", *SMALL, "iterations=200", "--run", "run"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
-    first = subprocess.Popen([COMMAND, *words], **quiet)  # type: ignore[call-overload]
+    first = begin(*words, cwd=tmp_path)
     until = time.monotonic() + 120
     while not facts(tmp_path / "run") and time.monotonic() < until:
         time.sleep(0.02)
-    first.send_signal(signal.SIGSTOP)  # it would be done before the second has come to its lock
+    os.kill(first.pid, signal.SIGSTOP)  # it would be done before the second has come to its lock
     second = sparring(*words, "--resume", cwd=tmp_path)
-    first.send_signal(signal.SIGCONT)
+    os.kill(first.pid, signal.SIGCONT)
     assert second.code == 2, second.err
     assert f"process {first.pid} on " in second.err and "train kuhn" in second.err
-    assert first.poll() is None
-    first.send_signal(signal.SIGUSR1)
-    assert first.wait(60) == 75
+    assert first.process.exitcode is None
+    os.kill(first.pid, signal.SIGUSR1)
+    assert first.end().code == 75
     numbers = [line["iteration"] for line in facts(tmp_path / "run")]
     assert numbers == list(range(1, len(numbers) + 1))
     assert not (tmp_path / "run" / LOCK).exists()

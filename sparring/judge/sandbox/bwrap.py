@@ -29,7 +29,7 @@ INSIDE = Path(__file__).parent / "inside"
 # Not random, nor what imports it: it reseeds itself in every fork, which costs more than importing.
 PRELOAD = (
     "math", "re", "collections", "itertools", "functools", "heapq", "string", "typing",
-    "datetime", "operator", "bisect", "copy", "enum", "abc",
+    "datetime", "operator", "bisect", "copy", "enum", "abc", "decimal", "fractions", "hashlib",
 )  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom")
 BOOT = "import sys; sys.path.insert(0, {where!r}); from inside.boot import main; main()"
