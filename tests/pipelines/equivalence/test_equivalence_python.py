@@ -25,6 +25,8 @@ from sparring.tasks import load_tasks
 pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 PAIRS = {row.id: row.data for row in load_tasks("shipped:pairs_python", None)}
 HAND = [name for name in PAIRS if name.startswith("hand/")]
+FULL = os.environ.get("SPARRING_FULL") == "1"
+EFFORT = {"work": 20_000_000, "timeout_s": 2.0} if FULL else {"work": 2_000_000, "timeout_s": 0.5}
 IDENTITY = "def f(n: int) -> int:\n    return n"
 # No input of the attack shows this one, whose only input lies beyond ±10,000 in both arguments.
 BEYOND_THE_ATTACK = "hand/magic-sum"
@@ -46,9 +48,8 @@ def q(body: str, head: str = "n: int) -> int") -> str:
 
 def test_pairs_by_hand_are_told_apart_or_not_as_their_truth_is() -> None:
     """Types, signs of zero, NaN, order in dicts, classes of errors, arguments as they are left.
-    Each second pair and a tenth of the search, for the sake of time; SPARRING_FULL=1 searches as
-    long as a run does, and the benchmark has all pairs."""
-    work = 20_000_000 if os.environ.get("SPARRING_FULL") == "1" else 2_000_000
+    Each second pair, a tenth of the search and a quarter of a call, for the sake of time;
+    SPARRING_FULL=1 takes as long as a run does, and the benchmark has all pairs."""
     names = sorted({*HAND[::2], "hand/magic-cube", BEYOND_THE_ATTACK})
 
     async def body(checker: PythonChecker) -> list[Verdict]:
@@ -57,7 +58,7 @@ def test_pairs_by_hand_are_told_apart_or_not_as_their_truth_is() -> None:
             *(checker.attack(row["p"], row["q"], row["function"]) for row in rows)
         )
 
-    for name, verdict in zip(names, checked(body, inputs=30, work=work), strict=True):
+    for name, verdict in zip(names, checked(body, inputs=30, **EFFORT), strict=True):
         truth = PAIRS[name]["claim"] == "equivalent"
         wanted = "not refuted" if truth or name == BEYOND_THE_ATTACK else "refuted"
         assert verdict.kind == wanted, f"{name}: {verdict}"
@@ -72,7 +73,7 @@ def test_given_inputs_show_what_they_are_said_to_show() -> None:
             *(checker.diverges(r["p"], r["q"], r["function"], r["input"]) for r in rows)
         )
 
-    for name, verdict in zip(names, checked(body), strict=True):
+    for name, verdict in zip(names, checked(body, **EFFORT), strict=True):
         assert (verdict.status, verdict.kind) == ("pass", "differ"), f"{name}: {verdict}"
 
 

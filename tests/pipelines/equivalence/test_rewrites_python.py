@@ -22,9 +22,10 @@ from sparring.tasks import load_tasks
 
 PROGRAMS = [task.data for task in load_tasks("shipped:equivalence_python", None)]
 RULES = {**dict.fromkeys(KEEP, True), **dict.fromkeys(BREAK, False)}
-# Steps of the search for a difference; pairs that have none take all. SPARRING_FULL=1 takes
-# as many as a run does.
-WORK = 20_000_000 if os.environ.get("SPARRING_FULL") == "1" else 2_000_000
+# Steps of the search for a difference, all of which pairs that have none take; seconds of a call.
+# SPARRING_FULL=1 takes as many as a run does.
+FULL = os.environ.get("SPARRING_FULL") == "1"
+WORK, TIMEOUT_S = (20_000_000, 2.0) if FULL else (200_000, 0.5)
 RULES |= {name: keeps for name, (keeps, _) in WHOLE.items()}
 
 
@@ -69,7 +70,8 @@ def test_rules_keep_or_break_meaning_as_the_checker_sees_it() -> None:
     cases = [case for rule in found for case in rng.sample(found[rule], min(2, len(found[rule])))]
 
     async def go() -> list[Verdict]:
-        async with PythonChecker(crosshair_paths=0, inputs=20, work=WORK) as checker:
+        options = {"inputs": 20, "work": WORK, "timeout_s": TIMEOUT_S}
+        async with PythonChecker(crosshair_paths=0, **options) as checker:  # type: ignore[arg-type]
             return await asyncio.gather(
                 *(checker.attack(code, r.code, function) for code, function, r in cases)
             )
