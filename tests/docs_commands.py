@@ -85,6 +85,8 @@ OF_RECIPE = {
     "tictactoe": ["evaluate.final=0"],
     "tictactoe-smollm2": ["evaluate.final=0"],
     "spiral": ["evaluate.final=0"],
+    "equivalence": ["collect.episodes=1", "pairs.limit=1"],
+    "equivalence-bob": ["collect.episodes=1", "pairs.limit=1"],
     "adversarial": ONE_STAGE,
     "adversarial-warm": ONE_STAGE,
     "matching-smollm2": ["games.matching={style: terse, size: 2, hard: 1, max_length: 4}"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pkgutil
 import signal
 import sys
 import tempfile
@@ -14,9 +15,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import sparring as package
 from sparring.run.rundir import RunDir, read_lines
 
-PRELOADED = ["lives", "preloaded"]
+# Of no use to a command: they belong to other processes. The server passes over what needs Triton.
+ELSEWHERE = ("sparring.bridges.", "sparring.judge.sandbox.inside")
+PRELOADED = [
+    name
+    for _, name, _ in pkgutil.walk_packages(package.__path__, "sparring.")
+    if not name.startswith(ELSEWHERE) and not name.endswith(("__main__", "_inside"))
+]
 SMALL = (  # a run of Kuhn poker in a second or two, which begins to learn
     *("iterations=6", "collect.episodes=24", "learn.lr=3e-3", "checkpoint.every=2"),
     *("checkpoint.keep=2", "evaluate.every=3", "evaluate.games=4", "evaluate.final=0"),
