@@ -93,8 +93,9 @@ def cluster() -> Iterator[Any]:
     """Three nodes: one for this process, two for replicas."""
     from ray.cluster_utils import Cluster
 
-    for name, value in (("RAY_worker_niceness", "0"), ("RAY_USAGE_STATS_ENABLED", "0")):
-        os.environ.setdefault(name, value)
+    unasked = ("RAY_prestart_worker_first_driver", "RAY_USAGE_STATS_ENABLED")  # processes, reports
+    for name in ("RAY_worker_niceness", *unasked):
+        os.environ.setdefault(name, "0")
     memory = {"object_store_memory": 80 * 2**20}
     made = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **memory}
