@@ -80,11 +80,13 @@ ONE_STAGE = [
     "games.adversarial_tests.stages=[code]",
 ]
 # Recipes that need more than that to be small. The closing evaluation asks a policy for its move in
-# every position of tic-tac-toe, twice; the smoke runs of test_recipes.py have it.
+# every position of tic-tac-toe or Leduc poker, twice; the smoke runs of test_recipes.py have it.
 OF_RECIPE = {
     "tictactoe": ["evaluate.final=0"],
     "tictactoe-smollm2": ["evaluate.final=0"],
     "spiral": ["evaluate.final=0"],
+    "leduc": ["evaluate.final=0"],
+    "grpo-code-tests": ["collect.group=2", "sampling.max_tokens=8", "begin.main=scripted:4"],
     "equivalence": ["collect.episodes=1", "pairs.limit=1"],
     "equivalence-bob": ["collect.episodes=1", "pairs.limit=1"],
     "adversarial": ONE_STAGE,

@@ -15,7 +15,7 @@ class _Module:
         self._name = name
 
     def __getattr__(self, key: str) -> Any:
-        if key.startswith("__"):  # what copies and pickles ask for
+        if key.startswith(("_", "pytest")):  # what copies, pickles and the collection ask for
             raise AttributeError(key)
         return getattr(importlib.import_module(self._name), key)
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lazily import imported
 from textarena_plain import STEPS, reply
 
 from sparring.bridges import host
@@ -18,7 +19,7 @@ from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Episode, Request
 from sparring.run.games import load_game
 
-pytest.importorskip("textarena", reason="textarena is not installed")
+imported("textarena", "textarena is not installed")
 PLAIN = Path(__file__).parent / "textarena_plain.py"
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import httpx
-import openai
 import pytest
 import uvicorn
 from typer.testing import CliRunner
@@ -49,7 +48,9 @@ def server() -> Iterator[tuple[str, TransformersEngine]]:
 
 
 @pytest.fixture
-def client(server) -> openai.OpenAI:
+def client(server):
+    import openai
+
     return openai.OpenAI(base_url=server[0], api_key="none", max_retries=0)
 
 

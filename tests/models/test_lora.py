@@ -5,7 +5,6 @@ import sys
 
 import pytest
 import torch
-from functorch.compile import make_boxed_func
 from peft.tuners.lora import Linear
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
@@ -101,6 +100,8 @@ def test_a_compiled_layer_adds_in_place_and_computes_the_same():
 
     def keep(graph: torch.fx.GraphModule, inputs: object) -> object:
         graphs.append(graph)
+        from functorch.compile import make_boxed_func
+
         return make_boxed_func(graph.forward)
 
     backend = aot_autograd(fw_compiler=keep, bw_compiler=keep)
