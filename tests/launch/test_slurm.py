@@ -23,7 +23,7 @@ from sparring.launch import node
 from sparring.launch.slurm import BatchJob, check, script, submit
 from sparring.run import interrupt
 
-ITERATIONS = 100  # some seconds, so that a signal finds the run at work
+ITERATIONS = 60  # some seconds, so that a signal finds the run at work
 LONG = (
     f"iterations={ITERATIONS}",
     "collect.episodes=8",
