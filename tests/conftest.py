@@ -12,6 +12,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests run beside each other: two threads that wait for each other on a busy core take six times as
 # long as one. Tests about several threads ask for them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # the package sets it after torch
 
 import pytest
 import torch
