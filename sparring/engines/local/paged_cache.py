@@ -70,17 +70,22 @@ class PagedCache:
             self._hold(node.block)
         row.blocks = [node.block for node in shared]
         row.computed = len(shared) * BLOCK
+        copy: tuple[int, int] | None = None
         if tail is not None:
             source, common = tail
             # Held while room is made: it must not be given away before it has been copied.
             self._hold(source.block)
             row.blocks.append(self._allocate())
             self._release(source.block)
-            self.copies.append((source.block, row.blocks[-1]))
+            copy = source.block, row.blocks[-1]
             row.computed += common
         while len(row.blocks) < self.blocks_for(len(ids)):
             row.blocks.append(self._allocate())
         self._insert(row, ids[: len(ids) // BLOCK * BLOCK], ready=False)
+        # A whole block that the tree has already takes the place of the copy, whose block another
+        # row may get now and copy to: a device does two copies to one block in any order.
+        if copy is not None and copy[1] in row.blocks:
+            self.copies.append(copy)
         return True
 
     def follow(self, row: Row, leader: Row) -> bool:

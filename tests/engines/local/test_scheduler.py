@@ -129,6 +129,22 @@ def test_the_same_prompt_is_read_once_however_many_ask() -> None:
     assert everything_is_free(model.cache)
 
 
+def test_no_two_rows_copy_to_one_block() -> None:
+    """A prompt of whole blocks that was read before needs none of its own: the block that it would
+    have copied to went to the next row, and on a GPU either copy could be the last."""
+    cache = PagedCache(20)
+    known = list(range(2 * BLOCK))
+    first = row(known)
+    assert cache.admit(first)
+    first.computed = len(known)
+    cache.computed(first)
+    cache.release(first)
+    again, other = row(known), row([*known[: BLOCK + 8], 99])
+    assert cache.admit(again) and cache.admit(other)
+    assert cache.copies == [(again.blocks[1], other.blocks[1])]
+    assert again.computed == len(known) - 1 and other.computed == BLOCK + 8
+
+
 def test_the_least_recently_used_is_given_up_first() -> None:
     cache = PagedCache(6)
     model = Scripted(Scheduler(cache, max_rows=1))
