@@ -20,6 +20,8 @@ from sparring.engines.local.families import FAMILIES, Family, Rope, unsupported_
 from sparring.models.logits import LogitShape, logit_shape
 from sparring.models.quantized import is_quantized
 
+ADAPTER_ROWS = 512
+
 Cache = tuple[Tensor, Tensor]  # keys and values of one layer, each heads × blocks × BLOCK × width
 
 
@@ -63,11 +65,12 @@ class Linear:
         if not self.adapters or adapter_N is None:
             return y_NO
         x_NI, total_NO = x_NI.to(self.adapters[0][0].dtype), y_NO
+        product = fixed_rows if x_NI.is_cuda else F.linear
         # One after another, though together were fewer products: their shapes do not depend on how
         # many there are, and what another adapter adds is zero exactly, so it moves no bit.
         for number, (down_RI, up_OR) in enumerate(self.adapters):
-            low_NR = F.linear(x_NI, down_RI) * (adapter_N == number)[:, None]
-            total_NO = total_NO + F.linear(low_NR, up_OR)
+            low_NR = product(x_NI, down_RI) * (adapter_N == number)[:, None]
+            total_NO = total_NO + product(low_NR, up_OR)
         return total_NO.to(y_NO.dtype)
 
     def set_adapters(self, names: Sequence[str]) -> None:
@@ -83,6 +86,14 @@ class Linear:
                 self.adapters.append(new)
             for kept, fresh in zip(self.adapters[number], new, strict=True):
                 kept.copy_(fresh)
+
+
+def fixed_rows(x_NI: Tensor, weight_OI: Tensor, rows: int = ADAPTER_ROWS) -> Tensor:
+    """A product in pieces of so many rows. A GPU's library cannot be told to sum float32 up in one
+    order for all shapes, so that adapters are computed in one shape."""
+    padded_NI = F.pad(x_NI, (0, 0, 0, -len(x_NI) % rows))
+    pieces = [F.linear(piece_NI, weight_OI) for piece_NI in padded_NI.split(rows)]
+    return torch.cat(pieces)[: len(x_NI)]
 
 
 def _adapter(module: Any, name: str) -> tuple[Tensor, Tensor]:

@@ -61,19 +61,21 @@ class RowCounts:
 
     @property
     def most(self) -> int:
+        """Rows that one pass may have."""
         return self.sizes[-1] if self.sizes else READ
 
     def padded(self, rows: int) -> int:
         if self._step:
             return -(-rows // self._step) * self._step
-        size = next(size for size in self.sizes if size >= rows)
+        size = min(size for size in self.sizes if size >= rows)
         return self._fastest.get(size, size)
 
     def time(self, seconds: Callable[[int], float]) -> None:
         """Time a decode step of each size that can be met, once; `seconds` times one."""
         if self.sizes and not self._fastest:
-            most = next(size for size in self.sizes if size >= self._max_rows)
-            met = [size for size in self.sizes if size <= most]
+            most = min(self._max_rows, self.most)
+            largest = min(size for size in self.sizes if size >= most)
+            met = [size for size in self.sizes if size <= largest]
             self._seconds = {size: seconds(size) for size in reversed(met)}
             self._fastest = fastest_sizes(met, self._seconds.__getitem__)
 

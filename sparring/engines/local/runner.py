@@ -75,7 +75,8 @@ class Runner:
         self.ends: frozenset[int] = frozenset()
         self.captures = self.looks_ahead = self.device.type == "cuda"
         self.steps = STEPS if kernels else 1
-        self.read_size = READ if self.captures else READ_CPU
+        self._read_size = self.read_size = READ if self.captures else READ_CPU
+        self._max_rows = max_rows
         this = weakref.proxy(self)  # a cycle would keep the weights of policies that are gone
         self.memory = CacheTensors(
             self.decoder.shape, self.dtype, self.device, cache_bytes, partial(Runner._moves, this)
@@ -113,6 +114,8 @@ class Runner:
         self._in_flight.clear()
         rows = self.scheduler.drop_all()
         self.cache.copies.clear()
+        if isinstance(error, StopIteration):  # a future cannot hold one, and would never be done
+            error = RuntimeError(f"the engine failed: {error!r}")
         for row in rows:
             row.error = error
         return rows
@@ -169,8 +172,10 @@ class Runner:
             read += sum(span.end - span.start for span in spans)
             if not scheduler.more_to_read(read, self.read_size):
                 break
-        # Masks and cuts of the softmax are made on the host, which has to know what was drawn.
-        ahead = self.looks_ahead and not any(row.truncated for row in scheduler.rows.values())
+        # Masks and cuts of the softmax are made on the host, which has to know what was drawn. And
+        # what a row drew last is on the device only until steps are queued without it.
+        ahead = self.looks_ahead and len(scheduler.rows) <= scheduler.max_rows
+        ahead = ahead and not any(row.truncated for row in scheduler.rows.values())
         steps = self._steps()
         if not ahead or scheduler.lacks_blocks(steps):
             self._collect(ended)  # who makes room for others leaves with all that it drew
@@ -224,7 +229,9 @@ class Runner:
                 self._moves()
                 vars(self).pop("_state", None)  # other sizes may agree now
         self._counts.find()
-        self.read_size = min(self.read_size, self._counts.most)
+        # With adapters fewer sizes may agree than there may be rows; the rest waits.
+        self.read_size = min(self._read_size, self._counts.most)
+        self.scheduler.max_rows = min(self._max_rows, self._counts.most)
 
     # ── reading prompts ─────────────────────────────────────────────────────────────────────────
 

@@ -73,7 +73,7 @@ class Scheduler:
             self._release(row)
         if not self.rows and not self.waiting:
             self._at_once = self.max_rows
-        while self.waiting and len(self.rows) < self._at_once:
+        while self.waiting and len(self.rows) < min(self._at_once, self.max_rows):
             row = self.waiting[0]
             if not self._allocate(row):
                 wanted = self.cache.size + sum(map(self._wish, self.waiting))
@@ -128,7 +128,9 @@ class Scheduler:
         return sum(max(0, blocks) for blocks in missing) > self.cache.available
 
     def _drawing(self) -> list[Row]:
-        return [row for row in self.rows.values() if row.undrawn and not (row.unread or row.finish)]
+        rows = self.rows.values()
+        drawing = [row for row in rows if row.undrawn and not (row.unread or row.finish)]
+        return drawing[: self.max_rows]
 
     def settle(self) -> list[Row]:
         """Rows that have ended, one way or another, leave."""

@@ -9,6 +9,7 @@ import torch
 from test_runner import BLOCK_GB, ask, digits, runner_of, talk
 
 from sparring.core.types import Request, Turn
+from sparring.engines.local.decoder import fixed_rows
 from sparring.engines.local.engine import TransformersEngine
 from sparring.engines.local.runner import Runner
 from sparring.engines.local.transfer import Readback
@@ -214,3 +215,39 @@ def test_an_error_while_results_are_read_ends_every_request(make_policies, monke
     assert [str(r) for r in asyncio.run(both())] == ["an illegal memory access was encountered"] * 2
     assert everything_is_free(runner)
     assert digits(asyncio.run(talk(engine, 1)))
+
+
+@pytest.mark.parametrize("fewer_at", [1, 6])
+def test_more_rows_than_the_largest_pass_may_have_wait_their_turn(make_policies, fewer_at):
+    """As on a GPU where with adapters fewer numbers of rows give the same bits, also if those are
+    laid out while others speak."""
+    policies, rounds = make_policies("full"), iter(range(1, 1000))
+    requests = some_requests(40)
+    plain = asyncio.run(staggered(TransformersEngine(policies), requests))
+    engine = TransformersEngine(policies)
+    runner = looking_ahead(engine)
+    counts = runner._counts
+
+    def find() -> None:
+        fewer = next(rounds) >= fewer_at
+        if fewer and counts.most > 8:
+            runner._read_back()
+        counts.sizes = [4, 8] if fewer else [4, 8, 16, 32, 64]
+
+    counts.find, counts.time = find, lambda seconds: None
+    assert digits(asyncio.run(staggered(engine, requests))) == digits(plain)
+    assert runner.scheduler.max_rows == 8
+    assert everything_is_free(runner)
+
+
+def test_a_row_that_no_pass_can_hold_is_said_and_does_not_hang(make_policies, monkeypatch):
+    engine = TransformersEngine(make_policies("full"))
+    monkeypatch.setattr(runner_of(engine), "round", lambda: next(iter(())))
+    with pytest.raises(RuntimeError, match="the engine failed: StopIteration"):
+        asyncio.run(asyncio.wait_for(engine.act(ask("a", 0)), 60))
+
+
+@pytest.mark.parametrize("count", [1, 4, 7, 16])
+def test_pieces_of_a_product_are_the_product(count):
+    x, weight = torch.randn(count, 6), torch.randn(3, 6)
+    torch.testing.assert_close(fixed_rows(x, weight, rows=4), x @ weight.T)
