@@ -25,9 +25,9 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def like_the_demo(count: int = 400) -> list[Sample]:
-    """Thousands of positions, as an iteration of the demo has, most of them shared by several
-    samples: too few use one thread."""
+def like_the_demo(count: int = 800) -> list[Sample]:
+    """As many positions as an iteration of the demo has, most of them shared by several samples:
+    too few use one thread."""
     dice = random.Random(0)
     prompts = [[dice.randrange(5, 261) for _ in range(24)] for _ in range(count // 8)]
     found = []
