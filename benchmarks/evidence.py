@@ -70,6 +70,14 @@ ROWS = {
         "SPIRAL", "SmolLM2", "lost to perfect play ↓", "tictactoe/perfect/losses",
         "tictactoe-smollm2", SMOLLM2_TICTACTOE,
     ),
+    "tictactoe-smollm2-alone": Row(
+        "SPIRAL, without imitation", "SmolLM2", "lost to perfect play ↓",
+        "tictactoe/perfect/losses", "tictactoe-smollm2",
+        (
+            "opponents.kind=perfect", "opponents.share=0.3", "learn.lr=1e-4",
+            "learn.entropy_end=0.005", "iterations=220", "evaluate.final=1000",
+        ),
+    ),
     "tictactoe-smollm2-long": Row(
         "SPIRAL, three times the steps", "SmolLM2", "lost to perfect play ↓",
         "tictactoe/perfect/losses", "tictactoe-smollm2",
@@ -79,6 +87,13 @@ ROWS = {
     "kuhn-masked": Row(
         "SPIRAL", "nano", "exploitability, masked ↓", "kuhn/exact/exploitability", "kuhn",
         ("sampling.mask_actions=true",),
+    ),
+    "leduc": Row(
+        "SPIRAL", "nano", "exploitability ↓", "openspiel:leduc_poker/exact/exploitability", "leduc"
+    ),
+    "liars-dice": Row(
+        "SPIRAL", "nano", "exploitability ↓",
+        "openspiel:liars_dice(dice_sides=4)/exact/exploitability", "openspiel",
     ),
     "spiral": Row(
         "SPIRAL", "nano", "lost to perfect tic-tac-toe ↓", "tictactoe/perfect/losses", "spiral"
