@@ -68,6 +68,11 @@ def seen(sample: Sample) -> Key:
     return tuple(sample.ids[:-1])
 
 
+def distinct_tokens(lessons: Sequence[Lesson]) -> int:
+    """Tokens that are read for these lessons, if each sequence is read once."""
+    return sum(map(len, {seen(sample) for lesson in lessons for sample in members(lesson)}))
+
+
 def collate(
     samples: Sequence[Sample],
     pad: int,

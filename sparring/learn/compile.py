@@ -8,11 +8,10 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -22,8 +21,7 @@ from sparring.run.config import LearnConfig
 
 BACKEND = "inductor"
 WIDTH = 64  # rows are padded to a multiple of it, so that few shapes are met
-SMALL_BATCH = 8192  # tokens; fewer are not compiled where graphs are captured
-_forwards: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
+WORTH = 24576  # distinct tokens of a step; for fewer nothing is compiled where graphs are captured
 
 
 def compiles(model: Any, config: LearnConfig) -> bool:
@@ -44,9 +42,7 @@ def fused(model: Any) -> Iterator[None]:
     keep_compilations()
     layers = list(layers_of(model, "learn.compile"))
     for layer in layers:
-        if layer not in _forwards:
-            _forwards[layer] = _of_any_shape(torch.compile(_plain(layer), backend=BACKEND))
-        layer.forward = _forwards[layer]
+        layer.forward = partial(_of_any_shape, _forward_of(type(layer), BACKEND), layer)
     try:
         yield
     finally:
@@ -70,23 +66,20 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, backend=BACKEND, dynamic=True)
 
 
-def _plain(layer: Any) -> Callable[..., Any]:
-    forward: Callable[..., Any] = type(layer).forward.__get__(layer)
-    return forward
+@cache
+def _forward_of(kind: type, backend: Any) -> Callable[..., Any]:
+    """Of the class, not of a layer: what is kept here would keep a layer, and its weights, too."""
+    return torch.compile(kind.forward, backend=backend)  # type: ignore[attr-defined]
 
 
-def _of_any_shape(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Tell the compiler which sizes change, rows and length, so that it does not compile for the
-    first ones it meets and then again for others."""
-
-    def marked(*args: Any, **words: Any) -> Any:
-        for given in (*args, *words.values()):
-            for tensor in given if isinstance(given, tuple) else (given,):
-                if isinstance(tensor, Tensor):
-                    # A mask's are rows, heads, length, length; all others' begin with rows, length.
-                    changing = (0, 2, 3) if tensor.dim() == 4 else range(min(2, tensor.dim()))
-                    indices = [i for i in changing if tensor.shape[i] > 1]
-                    torch._dynamo.maybe_mark_dynamic(tensor, indices)
-        return forward(*args, **words)
-
-    return marked
+def _of_any_shape(forward: Callable[..., Any], *args: Any, **words: Any) -> Any:
+    """Call it, and tell the compiler which sizes change, rows and length, so that it does not
+    compile for the first ones it meets and then again for others."""
+    for given in (*args, *words.values()):
+        for tensor in given if isinstance(given, tuple) else (given,):
+            if isinstance(tensor, Tensor):
+                # A mask's are rows, heads, length, length; all others' begin with rows, length.
+                changing = (0, 2, 3) if tensor.dim() == 4 else range(min(2, tensor.dim()))
+                indices = [i for i in changing if tensor.shape[i] > 1]
+                torch._dynamo.maybe_mark_dynamic(tensor, indices)
+    return forward(*args, **words)

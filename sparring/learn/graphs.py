@@ -38,7 +38,7 @@ class Graphs:
 
     def __init__(self, parameters: Sequence[Any]) -> None:
         self._parameters = list(parameters)
-        self._passes: dict[tuple[int, ...], _Passes] = {}
+        self._passes: dict[tuple[int, ...], _Passes] = {}  # by shape and variant
         self._addresses: list[int] = []
         self._pool: Any = None  # of memory that all shapes compute in: they run one after another
 
@@ -47,30 +47,32 @@ class Graphs:
         self._passes.clear()
         self._pool = None
 
-    def _no_room(self, shape: tuple[int, ...]) -> bool:
+    def _no_room(self, key: tuple[int, ...]) -> bool:
         """Whether a new shape is one too many, or larger than all before: then the memory of those
         would be too small for it, and stay beside its own."""
-        if shape in self._passes or not self._passes:
+        if key in self._passes or not self._passes:
             return False
-        return len(self._passes) == MOST or math.prod(shape) > max(map(math.prod, self._passes))
+        largest = max(math.prod(other[:-1]) for other in self._passes)
+        return len(self._passes) == MOST or math.prod(key[:-1]) > largest
 
-    def hidden(self, model: Any, ids_RT: Tensor, read: Read) -> Tensor:
+    def hidden(self, model: Any, ids_RT: Tensor, read: Read, variant: int = 0) -> Tensor:
         """The last hidden states of rows, by graphs in both directions. The number of rows is
-        padded, so that few shapes are met."""
+        padded, so that few shapes are met; each variant of `read` has graphs of its own."""
         embeds_RTH = model.get_input_embeddings()(ids_RT)
         if not embeds_RTH.requires_grad:  # of a frozen base
             embeds_RTH.requires_grad_()
         addresses = [p.data_ptr() for p in model.parameters()]
         addresses += [p.grad.data_ptr() for p in self._parameters]
         shape = (padded(len(ids_RT)), *embeds_RTH.shape[1:])
-        if addresses != self._addresses or self._no_room(shape):
+        key = (*shape, variant)
+        if addresses != self._addresses or self._no_room(key):
             self.clear()
             self._addresses = addresses
-        if shape not in self._passes:
+        if key not in self._passes:
             if self._pool is None and embeds_RTH.is_cuda:
                 self._pool = torch.cuda.graph_pool_handle()
-            self._passes[shape] = _Passes(embeds_RTH, shape, self._parameters, read, self._pool)
-        hidden_RTH: Tensor = _Replay.apply(embeds_RTH, self._passes[shape])
+            self._passes[key] = _Passes(embeds_RTH, shape, self._parameters, read, self._pool)
+        hidden_RTH: Tensor = _Replay.apply(embeds_RTH, self._passes[key])
         return hidden_RTH
 
 

@@ -282,11 +282,12 @@ class Learner(Passes):
             return collate(samples, pad, device, width, multiple)
 
         parts: list[tuple[Stats, float]] = []
+        fuse = self.worth_compiling(lessons)
         self.optimizers[name].zero_grad()
         if name in self.critics:
             self.critic_optimizers[name].zero_grad()
         for batch, counts in prefetched(self.world.share(micro_batches), make, device):
-            loss, stats = self._loss(name, batch, totals)
+            loss, stats = self._loss(name, batch, totals, fuse)
             (loss * counts).backward()
             parts.append((stats, counts))
         self.world.add_up(self.optimizers[name].parameters.values())
@@ -294,11 +295,11 @@ class Learner(Passes):
             self.world.add_up(self.critic_optimizers[name].parameters.values())
         return self.world.add_up_numbers(sums_of(parts), device)
 
-    def _loss(self, name: str, batch: Batch, totals: Totals) -> Result:
+    def _loss(self, name: str, batch: Batch, totals: Totals, fuse: bool) -> Result:
         config = self.config
         if self.supervised:
             with self.policies.fitting(name) as model:
-                logprobs, _ = self.logprobs(model, batch)
+                logprobs, _ = self.logprobs(model, batch, fuse)
             objective = (
                 likelihood_objective if config.objective == "likelihood" else preference_objective
             )
@@ -308,11 +309,11 @@ class Learner(Passes):
             # Before the policy's own pass: peft freezes whichever adapter was in use before, and
             # a frozen one gets no gradient.
             with torch.no_grad(), self.policies.using(self.reference(name)) as model:
-                reference, _ = self.logprobs(model, batch)
+                reference, _ = self.logprobs(model, batch, fuse)
         with self.policies.using(name) as model:
             graphs = self.graphs.get(name) if self.world.size == 1 else None
-            hidden = self.hidden(model, batch, graphs)
-            logprobs, entropy = self.head_logprobs(model, hidden, batch)
+            hidden = self.hidden(model, batch, fuse, graphs)
+            logprobs, entropy = self.head_logprobs(model, hidden, batch, fuse)
         return policy_objective(
             logprobs,
             entropy,

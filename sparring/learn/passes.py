@@ -6,7 +6,7 @@ Shapes: N tokens to learn from, R rows, T positions, H hidden.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sparring.core.types import Lesson
 from sparring.learn.activation_checkpointing import recomputing
-from sparring.learn.batches import Batch
-from sparring.learn.compile import SMALL_BATCH, compiles, fused
+from sparring.learn.batches import Batch, distinct_tokens
+from sparring.learn.compile import WORTH, compiles, fused
 from sparring.learn.graphs import Graphs, captures
 from sparring.learn.head import chunked_logprobs
 from sparring.learn.masked_head import masked_logprobs
@@ -43,34 +44,41 @@ class Passes:
         if self.captures and optimizer.gradients is not None:
             self.graphs[name] = Graphs(list(optimizer.parameters.values()))
 
-    def logprobs(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Logprob of every token to learn from, and the entropy at its position."""
-        return self.head_logprobs(model, self.hidden(model, batch), batch)
+    def worth_compiling(self, lessons: Sequence[Lesson]) -> bool:
+        """Whether a step over these lessons is compiled: as asked; by default only where they are
+        many, if graphs make few fast enough without keeping a short run waiting for a compiler."""
+        asked = self.config.compile or not self.graphs
+        return self.compiles and (asked or distinct_tokens(lessons) >= WORTH)
 
-    def hidden(self, model: Any, batch: Batch, graphs: Graphs | None = None) -> Tensor:
-        """The model's last hidden state where each token to learn from is predicted."""
+    def logprobs(self, model: Any, batch: Batch, fuse: bool | None = None) -> tuple[Tensor, Tensor]:
+        """Logprob of every token to learn from, and the entropy at its position."""
+        return self.head_logprobs(model, self.hidden(model, batch, fuse), batch, fuse)
+
+    def hidden(
+        self, model: Any, batch: Batch, fuse: bool | None = None, graphs: Graphs | None = None
+    ) -> Tensor:
+        """The model's last hidden state where each token to learn from is predicted; `fuse` says
+        whether layers are compiled."""
+        fuse = self.worth_compiling([]) if fuse is None else fuse
         if graphs is not None and batch.packed is None:
-            read = partial(self._read, model)
+            read = partial(self._read, model, fuse)
             try:
-                return at_tokens(graphs.hidden(model, batch.ids_RT, read), batch)
+                return at_tokens(graphs.hidden(model, batch.ids_RT, read, fuse), batch)
             except RuntimeError as error:
                 if out_of_memory(error):
                     raise
                 log.warning("passes of this model cannot be captured as graphs: %s", error)
             self.drop_graphs()
             self.graphs.clear()
-        with self._layers(model, fuse=self.compiles):
+        with self._layers(model, fuse):
             return at_tokens(read_rows(model, batch), batch)
 
-    def _read(self, model: Any, embeds_RTH: Tensor) -> Tensor:
-        """To be captured. Few rows are read as they are: graphs make them fast enough, and a run of
-        few minutes is not kept waiting for a compiler."""
-        few = embeds_RTH.shape[:2].numel() < SMALL_BATCH and not self.config.compile
-        with self._layers(model, fuse=self.compiles and not few):
+    def _read(self, model: Any, fuse: bool, embeds_RTH: Tensor) -> Tensor:
+        with self._layers(model, fuse):
             return read_embeds(model, embeds_RTH)
 
     @contextmanager
-    def _layers(self, model: Any, *, fuse: bool) -> Iterator[None]:
+    def _layers(self, model: Any, fuse: bool) -> Iterator[None]:
         again = self.config.gradient_checkpointing and torch.is_grad_enabled()
         with (
             fused(model) if fuse else nullcontext(),
@@ -82,10 +90,11 @@ class Passes:
         for graphs in self.graphs.values():
             graphs.clear()
 
-    def head_logprobs(self, model: Any, hidden_NH: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    def head_logprobs(
+        self, model: Any, hidden_NH: Tensor, batch: Batch, fuse: bool | None = None
+    ) -> tuple[Tensor, Tensor]:
         head, shape = model.get_output_embeddings(), logit_shape(model.config)
-        few = bool(self.graphs) and len(hidden_NH) < SMALL_BATCH // 4 and not self.config.compile
-        fuse = self.compiles and not few
+        fuse = self.worth_compiling([]) if fuse is None else fuse
         chunk = self.config.head_chunk
         whole = partial(chunked_logprobs, head=head, chunk=chunk, fuse=fuse, shape=shape)
         given = (hidden_NH, batch.target_N, batch.temperature_N)

@@ -1,13 +1,24 @@
 """Compiled layers learn what plain ones learn, at any length, and only the learner sees them."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
-from sparring.learn import compile, head
+from sparring.learn import compile, head, passes
+from sparring.learn.graphs import Graphs
 from sparring.learn.learner import Learner
 from sparring.models.loading import load_model
 from sparring.models.policies import wrap_model
 from sparring.run.config import LearnConfig
+
+
+@pytest.fixture(autouse=True)
+def compiled_anew():
+    compile._forward_of.cache_clear()
+    yield
+    compile._forward_of.cache_clear()
 
 
 def gradients(batches: list[list], config: LearnConfig) -> list[torch.Tensor]:
@@ -71,3 +82,32 @@ def test_layers_are_compiled_once_for_all_shapes(monkeypatch):
         with compile.fused(model):
             model.get_decoder()(input_ids=ids_RT, use_cache=False)
     assert len(graphs) == 1
+
+
+def test_a_model_that_was_compiled_can_go(monkeypatch):
+    """Once, what was kept of each layer kept the layer."""
+    monkeypatch.setattr(compile, "BACKEND", lambda graph, inputs: graph.forward)
+    model = load_model("nano")[0]
+    with compile.fused(model), torch.no_grad():
+        model.get_decoder()(input_ids=torch.ones(2, 8, dtype=torch.long), use_cache=False)
+    layer = weakref.ref(model.get_decoder().layers[0])
+    del model
+    gc.collect()
+    assert layer() is None
+
+
+def test_few_tokens_are_not_compiled_where_graphs_are_captured(make_samples, monkeypatch):
+    policies = wrap_model(*load_model("nano"), LearnConfig(weights="full"))
+    learner = Learner(policies, ["main"], LearnConfig(weights="full", tokens_per_batch=64))
+    samples = make_samples(5)
+    assert not learner.worth_compiling(samples)  # on a CPU nothing is
+    learner.compiles = True
+    assert learner.worth_compiling(samples)
+    learner.graphs["main"] = Graphs([])
+    assert not learner.worth_compiling(samples)
+    monkeypatch.setattr(passes, "WORTH", sum(len(s.ids) - 1 for s in samples))
+    assert learner.worth_compiling(samples)
+    # What is read alike is read once.
+    assert not learner.worth_compiling([*samples[1:], samples[1]])
+    learner.config = LearnConfig(compile=True)
+    assert learner.worth_compiling(samples[:1])
