@@ -83,7 +83,7 @@ def _ours(args: argparse.Namespace, device: str, dtype: str) -> Steps:
     game, credit = OneReply(), GroupRelative(scale="group")
     gc.freeze()  # as the loop of a run does
     seconds = []
-    for step in range(args.steps + 1):
+    for step in range(args.warm + args.steps):
         jobs = [
             Job(
                 id=f"{step}-{p}-{g}",
@@ -102,11 +102,11 @@ def _ours(args: argparse.Namespace, device: str, dtype: str) -> Steps:
         sampling = Sampling(max_tokens=args.tokens)
         episodes = asyncio.run(collect(jobs, engine.act, sampling=sampling))
         played = time.perf_counter()
-        lesson = partial(learner.fit, teach(credit, episodes), step, args.steps + 1)
+        lesson = partial(learner.fit, teach(credit, episodes), step, args.warm + args.steps)
         shared = bench()
         shared.submit(lesson).result() if shared else lesson()
         seconds.append((played - started, time.perf_counter() - started))
-    return seconds[1:]
+    return seconds[args.warm :]
 
 
 def _plan(args: argparse.Namespace, folder: str, device: str, dtype: str) -> Any:
@@ -117,7 +117,7 @@ def _plan(args: argparse.Namespace, folder: str, device: str, dtype: str) -> Any
         per_device_train_batch_size=args.prompts * args.generations,
         num_generations=args.generations,
         max_completion_length=args.tokens,
-        max_steps=args.steps + 1,
+        max_steps=args.warm + args.steps,
         learning_rate=LR,
         beta=0.0,
         loss_type="grpo",
@@ -143,7 +143,7 @@ def theirs(args: argparse.Namespace) -> Steps:
     model, tokenizer = load_model(args.policy, device=device, dtype=precise, seed=0)
     model.train()
     tokenizer.padding_side = "left"
-    count = args.prompts * (args.steps + 2)
+    count = args.prompts * (args.warm + args.steps + 1)
     data = Dataset.from_list(
         [{"prompt": [{"role": "user", "content": question(i)}]} for i in range(count)]
     )
@@ -176,7 +176,7 @@ def theirs(args: argparse.Namespace) -> Steps:
         )
         trainer.train()
     whole = [b - a for a, b in itertools.pairwise(stamps)]
-    return list(zip(spoken[1:], whole, strict=True))
+    return list(zip(spoken[1:], whole, strict=True))[args.warm - 1 :]
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
@@ -203,6 +203,7 @@ def main() -> None:
     parser.add_argument("--generations", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--warm", type=int, default=1, help="steps before, which are not counted")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--learn", nargs="*", default=[], help="key=value for our learner")
     parser.add_argument("--trl-float32", action="store_true")
