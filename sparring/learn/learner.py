@@ -32,7 +32,7 @@ from sparring.learn.objectives import (
 )
 from sparring.learn.optimizer import Optimizer, make_masters
 from sparring.learn.packing import check_packing
-from sparring.learn.passes import Passes
+from sparring.learn.passes import Passes, same_bits
 from sparring.learn.reference import copy_rounded, follow, follow_rate
 from sparring.learn.schedules import learning_rate, linear
 from sparring.learn.scoring import score_logprobs, score_tokens
@@ -249,7 +249,7 @@ class Learner(Passes):
         longest = max(len(s.ids) for lesson in lessons for s in members(lesson))
         while True:
             try:
-                with self._dropout(*step, name):
+                with self._dropout(*step, name), self._same_bits():
                     return self._accumulate(name, lessons)
             except RuntimeError as error:
                 if not out_of_memory(error) or self.world.size > 1 or self.budget <= longest:
@@ -259,6 +259,9 @@ class Learner(Passes):
             torch.cuda.empty_cache()
             self.budget //= 2
             log.warning("out of memory: micro-batches of %s tokens from now on", self.budget)
+
+    def _same_bits(self) -> AbstractContextManager[None]:
+        return same_bits(self.config.deterministic, torch.device(self.policies.device))
 
     def _accumulate(self, name: str, lessons: list[Lesson]) -> Stats:
         """Forward and backward over one optimizer batch, in micro-batches."""

@@ -6,6 +6,7 @@ Shapes: N tokens to learn from, R rows, T positions, H hidden.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -28,6 +29,28 @@ from sparring.models.logits import logit_shape
 from sparring.run.config import LearnConfig
 
 log = logging.getLogger(__name__)
+
+
+@contextmanager
+def same_bits(wanted: bool, device: torch.device) -> Iterator[None]:
+    """Operations in this block have torch's deterministic algorithms, or fail by name; attention is
+    not cuDNN's, which has none."""
+    if not wanted or device.type != "cuda":
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it torch refuses products
+    memory, cuda = torch.utils.deterministic, torch.backends.cuda
+    before = memory.fill_uninitialized_memory, cuda.cudnn_sdp_enabled()
+    was_on = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    memory.fill_uninitialized_memory = False  # which takes time and changes no result of ours
+    cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(was_on)
+        memory.fill_uninitialized_memory = before[0]
+        cuda.enable_cudnn_sdp(before[1])
 
 
 class Passes:

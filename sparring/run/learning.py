@@ -61,6 +61,9 @@ class LearnConfig(Section):
     compile: bool | None = None
     # Passes are captured and replayed; None: on a GPU, for models of less than 0.6 billion weights.
     cuda_graphs: bool | None = None
+    # On a GPU, the same bits in gradients of long rows too: otherwise attention's backward adds
+    # up in whatever order threads come, which is faster.
+    deterministic: bool = False
     shard: bool = False  # the base model over all processes that learn, with FSDP2
     head_chunk: int = Field(1024, ge=1)
     clip_low: float = Field(0.2, ge=0)

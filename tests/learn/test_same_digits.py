@@ -1,6 +1,7 @@
 """The same lessons move the same weights to the same bits, on several threads of a busy machine."""
 
 import hashlib
+import os
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -103,3 +104,28 @@ def test_a_step_comes_out_the_same_every_time(
         stats = learner.fit(lessons, 0)
         seen.add((tuple(stats.items()), *(bits(part) for part in learner.state().values())))
     assert len(seen) == 1
+
+
+def test_deterministic_algorithms_are_on_for_a_gpu_where_asked_and_off_again(
+    make_samples: Any, make_policies: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    seen: list[tuple[bool, bool]] = []
+
+    def look(*_: Any) -> dict[str, torch.Tensor]:
+        on = torch.are_deterministic_algorithms_enabled()
+        seen.append((on, torch.backends.cuda.cudnn_sdp_enabled()))
+        assert not on or os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+        raise KeyError("enough")
+
+    for asked, device in ((True, "cuda"), (False, "cuda"), (True, "cpu")):
+        config = LearnConfig(weights="full", deterministic=asked)
+        learner = Learner(make_policies("full"), ["main"], config)
+        learner.policies.device = torch.device(device)
+        monkeypatch.setattr(learner, "_accumulate", look)
+        with pytest.raises(KeyError):
+            learner._gather("main", make_samples(2), 0)
+    assert seen == [(True, False), (False, True), (False, True)]
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled()
