@@ -42,7 +42,8 @@ def fused(model: Any) -> Iterator[None]:
     keep_compilations()
     layers = list(layers_of(model, "learn.compile"))
     for layer in layers:
-        layer.forward = partial(_of_any_shape, _forward_of(type(layer), BACKEND), layer)
+        kind: Any = type(layer)
+        layer.forward = partial(_of_any_shape, _forward_of(kind, BACKEND), layer)
     try:
         yield
     finally:
@@ -67,9 +68,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def _forward_of(kind: type, backend: Any) -> Callable[..., Any]:
+def _forward_of(kind: Any, backend: Any) -> Callable[..., Any]:
     """Of the class, not of a layer: what is kept here would keep a layer, and its weights, too."""
-    return torch.compile(kind.forward, backend=backend)  # type: ignore[attr-defined]
+    forward: Callable[..., Any] = torch.compile(kind.forward, backend=backend)
+    return forward
 
 
 def _of_any_shape(forward: Callable[..., Any], *args: Any, **words: Any) -> Any:

@@ -298,7 +298,7 @@ class Learner(Passes):
             self.world.add_up(self.critic_optimizers[name].parameters.values())
         return self.world.add_up_numbers(sums_of(parts), device)
 
-    def _loss(self, name: str, batch: Batch, totals: Totals, fuse: bool) -> Result:
+    def _loss(self, name: str, batch: Batch, totals: Totals, fuse: bool | None = None) -> Result:
         config = self.config
         if self.supervised:
             with self.policies.fitting(name) as model:

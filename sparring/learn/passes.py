@@ -39,7 +39,8 @@ def same_bits(wanted: bool, device: torch.device) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it torch refuses products
-    memory, cuda = torch.utils.deterministic, torch.backends.cuda
+    memory: Any = torch.utils.deterministic
+    cuda = torch.backends.cuda
     before = memory.fill_uninitialized_memory, cuda.cudnn_sdp_enabled()
     was_on = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
