@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 @contextmanager
 def same_bits(wanted: bool, device: torch.device) -> Iterator[None]:
     """Operations in this block have torch's deterministic algorithms, or fail by name; attention is
-    not cuDNN's, which has none."""
+    torch's own, whose backward pass has one, and not cuDNN's."""
     if not wanted or device.type != "cuda":
         yield
         return
