@@ -15,7 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -35,6 +35,7 @@ from sparring.engines.local.probabilities import (
 )
 from sparring.engines.local.rows import Row
 from sparring.engines.local.runner import Runner
+from sparring.engines.local.waiting import Waiting
 from sparring.models.chat import RAW, Chat
 from sparring.models.compute_thread import bench
 from sparring.models.policies import Policies, slot_name
@@ -49,14 +50,6 @@ _NEXT_TICKS = 2  # turns in which games that were answered may ask again before 
 
 class PromptTooLong(VoidGame):
     """A prompt with no room left for a reply in the model's context."""
-
-
-@dataclass(slots=True)
-class _Waiting:
-    request: Request
-    prompt_ids: list[int]
-    future: asyncio.Future[Turn]
-    trie: Trie | None = None
 
 
 class _Speaker(NamedTuple):
@@ -93,7 +86,7 @@ class TransformersEngine(OwnEngine):
             lambda actions: Trie(map(chat.encode, actions), chat.end_id)
         )
         self._readings: Readings = {}  # of every token by itself, once asked for
-        self._queue: list[_Waiting] = []
+        self._queue: list[Waiting] = []
         self._busy_outside = 0
         self._went_outside = False  # whether anyone has, since everyone was last waited for
         self._left: set[int] = set()  # who was there then and has not been served yet
@@ -101,8 +94,8 @@ class TransformersEngine(OwnEngine):
         self._server: asyncio.Task[None] | None = None
         self._running = False  # whether a round is being computed
         self._held = 0  # by callers that move weights: no request is admitted meanwhile
-        shared = bench() if policies.device.type == "cpu" else None
-        self._thread = shared or ThreadPoolExecutor(max_workers=1)
+        cpu = policies.device.type == "cpu"
+        self._thread = (bench() if cpu else None) or ThreadPoolExecutor(max_workers=1)
         self._graphs = graphs
         self._cache_bytes = None if cache_gb is None else int(cache_gb * 2**30)
         self._stale = False  # what is cached was computed with weights that are gone
@@ -122,11 +115,10 @@ class TransformersEngine(OwnEngine):
                 f"a prompt of {len(prompt_ids)} tokens and a reply of up to "
                 f"{request.sampling.max_tokens} do not fit the model's {limit} positions"
             )
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(request, prompt_ids, loop.create_future(), trie)
-        self._queue.append(waiting)
+        future = asyncio.get_running_loop().create_future()
+        self._queue.append(Waiting(request, prompt_ids, future, trie))
         self._wake()
-        return await waiting.future
+        return await future
 
     def _trie(self, request: Request) -> Trie | None:
         """The legal actions as tokens, where only they can be drawn."""
@@ -213,6 +205,16 @@ class TransformersEngine(OwnEngine):
     def _wake(self) -> None:
         if self._queue and (self._server is None or self._server.done()):
             self._server = asyncio.get_running_loop().create_task(self._serve())
+            self._server.add_done_callback(self._served)
+
+    def _served(self, server: asyncio.Task[None]) -> None:
+        """An error of the serving itself is everybody's: they would wait for ever otherwise."""
+        error = None if server.cancelled() else server.exception()
+        if isinstance(error, Exception):
+            rows = [row for runner in self._all_runners() for row in runner.abort(error)]
+            for waiting in (*(row.request for row in rows), *self._queue):
+                waiting.answer(error)
+            self._queue = []
 
     async def _serve(self) -> None:
         """Rounds of reading and drawing until no request waits. While one is computed, the games of
@@ -229,15 +231,13 @@ class TransformersEngine(OwnEngine):
             try:
                 with self.clock.generating():
                     ended = await loop.run_in_executor(self._thread, self._round, new)
+            except Exception:
+                self._queue += new
+                raise
             finally:
                 self._running = False
             for waiting, result in ended:
-                if waiting.future.done():
-                    continue
-                if isinstance(result, Exception):
-                    waiting.future.set_exception(result)
-                else:
-                    waiting.future.set_result(result)
+                waiting.answer(result)
             for _ in range(_NEXT_TICKS if ended else 0):
                 await asyncio.sleep(0)
 
@@ -269,7 +269,7 @@ class TransformersEngine(OwnEngine):
         left = (w for w in self._queue if id(w) in self._left)
         return self._went_outside and any(not w.future.done() for w in left)
 
-    def _next_batch(self) -> list[_Waiting]:
+    def _next_batch(self) -> list[Waiting]:
         """Who is admitted now: all who wait; in lockstep, the first and those of the same policy,
         up to the limit."""
         self._drop_cancelled()  # what a game that was given up leaves behind
@@ -287,11 +287,11 @@ class TransformersEngine(OwnEngine):
         self._queue = [w for w in self._queue if id(w) not in chosen]
         return same
 
-    def _round(self, new: list[_Waiting]) -> list[tuple[_Waiting, Turn | Exception]]:
+    def _round(self, new: list[Waiting]) -> list[tuple[Waiting, Turn | Exception]]:
         """Admit requests and go on with those under way; returns those that ended."""
         if self._stale and not any(runner.busy for runner in self._all_runners()):
             self._forget()
-        ended: list[tuple[_Waiting, Turn | Exception]] = []
+        ended: list[tuple[Waiting, Turn | Exception]] = []
         speakers: dict[str, _Speaker] = {}
         for waiting in new:
             try:
@@ -308,15 +308,21 @@ class TransformersEngine(OwnEngine):
                 rows = runner.round()
             except Exception as error:
                 rows = runner.abort(error)
-            ended += [(row.request, row.error or self._turn(row.request, row)) for row in rows]
+            ended += [(row.request, self._result(row)) for row in rows]
         return ended
+
+    def _result(self, row: Row) -> Turn | Exception:
+        try:
+            return row.error or self._turn(row.request, row)
+        except Exception as error:
+            return error
 
     def _speaker(self, policy: str) -> _Speaker:
         runner, revision = self._runner(policy), self.policies.revision(policy)
         name = None if policy == BASE else slot_name(policy)
         return _Speaker(runner, (policy, *revision), runner.adapter(name, revision))
 
-    def _admit(self, waiting: _Waiting, speaker: _Speaker) -> None:
+    def _admit(self, waiting: Waiting, speaker: _Speaker) -> None:
         request = waiting.request
         speaker.runner.add(
             Row(
@@ -355,13 +361,8 @@ class TransformersEngine(OwnEngine):
         kernels = self._graphs is True or model.device.type == "cuda"
         how = "captured graphs" if model.device.type == "cuda" else "plain torch"
         _say(f"generating with {how} over a paged cache")
-        return Runner(
-            model,
-            self.chat,
-            kernels=kernels,
-            max_rows=self.max_batch,
-            cache_bytes=self._cache_bytes,
-        )
+        size, memory = self.max_batch, self._cache_bytes
+        return Runner(model, self.chat, kernels=kernels, max_rows=size, cache_bytes=memory)
 
     def _why_not(self, model: Any) -> str:
         if self._graphs is False:
@@ -373,7 +374,7 @@ class TransformersEngine(OwnEngine):
             return "there is no triton"
         return unsupported(model)
 
-    def _turn(self, waiting: _Waiting, row: Row) -> Turn:
+    def _turn(self, waiting: Waiting, row: Row) -> Turn:
         request = waiting.request
         # What was drawn from legal actions is the answer, and a raw text has no template's parts.
         whole = row.trie is not None or request.messages[0]["role"] == RAW
@@ -395,6 +396,5 @@ class TransformersEngine(OwnEngine):
 
 
 @cache
-def _say(how: str) -> None:
-    """Once, though each checkpoint on a ladder has an engine of its own."""
+def _say(how: str) -> None:  # once, though each checkpoint on a ladder has an engine of its own
     log.info(how)

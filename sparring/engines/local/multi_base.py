@@ -8,8 +8,9 @@ from typing import Any
 
 from sparring.core.tree import Infoset
 from sparring.core.types import Request, Sampling, Turn
-from sparring.engines.local.engine import AnyRunner, TransformersEngine, _Waiting
+from sparring.engines.local.engine import AnyRunner, TransformersEngine
 from sparring.engines.local.rows import Row
+from sparring.engines.local.waiting import Waiting
 from sparring.models.chat import Chat
 from sparring.models.multi_base import ManyPolicies
 from sparring.models.policies import Policies
@@ -52,7 +53,7 @@ class BasesEngine(TransformersEngine):
     def _all_runners(self) -> list[AnyRunner]:
         return [runner for engine in self._engines.values() for runner in engine._all_runners()]
 
-    def _turn(self, waiting: _Waiting, row: Row) -> Turn:
+    def _turn(self, waiting: Waiting, row: Row) -> Turn:
         return TransformersEngine._turn(self.of(waiting.request.policy), waiting, row)
 
 

@@ -114,8 +114,6 @@ class Runner:
         self._in_flight.clear()
         rows = self.scheduler.drop_all()
         self.cache.copies.clear()
-        if isinstance(error, StopIteration):  # a future cannot hold one, and would never be done
-            error = RuntimeError(f"the engine failed: {error!r}")
         for row in rows:
             row.error = error
         return rows

@@ -57,6 +57,31 @@ def test_a_request_that_does_not_fit_alone_fails_by_itself(make_policies):
     assert isinstance(other, Turn) and len(other.token_ids) == 1
 
 
+@pytest.mark.parametrize(("broken", "when"), [("_turn", 2), ("_round", 2), ("_round", 1)])
+def test_an_error_of_the_engine_itself_answers_every_request(
+    make_policies, monkeypatch, broken, when
+):
+    engine = TransformersEngine(make_policies("full"))
+    calls, working = list[int](), getattr(engine, broken)
+
+    def fails(*args):
+        calls.append(1)
+        if len(calls) == when:
+            raise ValueError("out of order")
+        return working(*args)
+
+    monkeypatch.setattr(engine, broken, fails)
+
+    async def ended(texts: str) -> list[type]:
+        asked = [engine.act(ask(text, i)) for i, text in enumerate(texts)]
+        results = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 300)
+        return [type(result) for result in results]
+
+    kinds = asyncio.run(ended("abc"))
+    assert kinds == ([Turn, ValueError, Turn] if broken == "_turn" else [ValueError] * 3)
+    assert asyncio.run(ended("ab")) == [Turn] * 2, "it goes on"
+
+
 def test_another_error_is_not_taken_for_memory(make_policies):
     engine = TransformersEngine(make_policies("full"))
     narrow = Narrow(engine, 0, RuntimeError("shapes do not match"))
