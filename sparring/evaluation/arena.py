@@ -6,12 +6,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from sparring.core.collect import Job, collect
 from sparring.core.game import Game
 from sparring.core.table import Speak
 from sparring.core.types import Episode, Sampling, derive
-from sparring.evaluation.ratings import Result
+
+if TYPE_CHECKING:
+    from sparring.evaluation.ratings import Result
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,8 @@ async def round_robin(
 ) -> list[Result]:
     """Every pair of policies, for `ratings.fit`; as many games more as share the seats evenly.
     Not for a temperature of 0: two deterministic players play one game over and over."""
+    from sparring.evaluation.ratings import Result  # with numpy, which no game needs to be played
+
     pairs = [(a, b) for i, a in enumerate(policies) for b in policies[i + 1 :]]
     games += -games % len(game.seats)
     matches = [

@@ -18,6 +18,7 @@ import pytest
 from sparring.core.types import Verdict
 from sparring.judge.python.judge import Judge
 from sparring.judge.sandbox import SandboxMissing, bwrap, probe
+from sparring.judge.sandbox.zygotes import Running
 
 jail = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 
@@ -332,3 +333,12 @@ def test_a_program_that_keeps_its_tests_waiting_fails_on_a_crowded_processor() -
         os.sched_setaffinity(0, cores)
     assert (endless.status, endless.kind) == ("fail", "time-out")
     assert (idle.status, idle.kind) == ("void", "tests")
+
+
+@jail
+def test_a_call_with_less_time_than_others_ran_out_of_its_own(monkeypatch) -> None:
+    """Also where the processor's limit is first, because the judge's own clock is late."""
+    monkeypatch.setattr(Running, "deadline", lambda self: None)
+    code, tests = "def f():\n    while True: pass", ["assert f() == 1"]
+    ruled = with_judge(lambda judge: judge.tests(code, tests, timeout_s=0.5), timeout_s=10)
+    assert (ruled.status, ruled.kind) == ("fail", "time-out")

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -186,7 +187,8 @@ class Pool:
             announce(job)
             exit = await self._wait(job)
             seconds = time.perf_counter() - job.started
-            return execution(exit, job.killed, files, self.limits, seconds, whole)
+            limits = replace(self.limits, timeout_s=timeout_s)
+            return execution(exit, job.killed, files, limits, seconds, whole)
         finally:
             files.close()
             if stdin:
