@@ -20,7 +20,7 @@ from sparring.engines.local.families import FAMILIES, Family, Rope, unsupported_
 from sparring.models.logits import LogitShape, logit_shape
 from sparring.models.quantized import is_quantized
 
-ADAPTER_ROWS = 512
+ADAPTER_ROWS = 512  # of every product of adapters on a GPU; fewer are padded
 
 Cache = tuple[Tensor, Tensor]  # keys and values of one layer, each heads × blocks × BLOCK × width
 

@@ -17,8 +17,6 @@ log = logging.getLogger(__name__)
 REFERENCE = 512  # rows of the product that all others must agree with
 HEAD_ROWS = 1024  # the head is never asked for more
 _TRIED = 3  # groups of rows of each size
-
-
 # Rows of products. Without split-K few rows can be slower than more, for too few of a GPU's
 # processors work then: each size is timed, and padded to the fastest that holds as many.
 SIZES = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
