@@ -10,9 +10,8 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from sparring.bridges.host import Environment, EnvironmentFailed
-from sparring.core.errors import UnknownName
+from sparring.core.errors import UnknownName, nearest
 from sparring.core.game import Game, Outcome
-from sparring.core.nearest import nearest
 from sparring.core.table import Player, Table
 from sparring.core.types import Episode, Message, Task, Turn, VoidGame
 from sparring.run.game_options import Count, Seconds

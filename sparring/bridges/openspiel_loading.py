@@ -9,8 +9,7 @@ from typing import Any
 
 import pyspiel
 
-from sparring.core.errors import ConfigError, UnknownName
-from sparring.core.nearest import nearest
+from sparring.core.errors import ConfigError, UnknownName, nearest
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import yaml
 
-from sparring.core.errors import ConfigError
+from sparring.core.errors import ConfigError, nearest
 from sparring.core.game import Game
-from sparring.core.nearest import nearest
 from sparring.core.plugin import names
 from sparring.core.types import MAIN, Episode, Sample, Task
 from sparring.engines.load import load_engine

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sparring.core.errors import ConfigError
-from sparring.core.nearest import nearest
+from sparring.core.errors import ConfigError, nearest
 
 SANDBOXES = {"bubblewrap": "bubblewrap", "bwrap": "bubblewrap", "unsafe": "unsafe"}
 

@@ -28,8 +28,7 @@ def games(
     as_json: AsJson = False,
 ) -> None:
     """List the games that are installed, by source."""
-    from sparring.core.errors import ConfigError
-    from sparring.core.nearest import nearest
+    from sparring.core.errors import ConfigError, nearest
 
     known = installed_games(source)
     if source is not None and source not in known:

@@ -22,9 +22,8 @@ def play_in_terminal(
 ) -> None:
     """One match of a person against a policy, from its opening to a closing sentence."""
     from sparring.core.collect import Job, play
-    from sparring.core.errors import ConfigError
+    from sparring.core.errors import ConfigError, nearest
     from sparring.core.game import opened
-    from sparring.core.nearest import nearest
     from sparring.engines.load import load_player
     from sparring.models.trained import game_options, trained_sampling
     from sparring.run.games import load_game

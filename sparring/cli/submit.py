@@ -42,8 +42,7 @@ def submit(
 ) -> None:
     """Submit a recipe to Slurm: it is preempted, requeued and resumed without further help."""
     from sparring.cli.app import default_folder
-    from sparring.core.errors import ConfigError
-    from sparring.core.nearest import nearest
+    from sparring.core.errors import ConfigError, nearest
     from sparring.launch import slurm
     from sparring.run.config import load_recipe
 

@@ -21,8 +21,7 @@ def view(
     browser: Annotated[bool, typer.Option("--browser", help="Open the browser.")] = False,
 ) -> None:
     """Look at runs in the browser: curves, every game, checkpoints; play against a policy."""
-    from sparring.core.errors import ConfigError
-    from sparring.core.nearest import nearest
+    from sparring.core.errors import ConfigError, nearest
     from sparring.run.rundir import known_runs
     from sparring.view.runs import find_runs
     from sparring.view.server import serve

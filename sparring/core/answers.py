@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sparring.core.nearest import nearest
+from sparring.core.errors import nearest
 
 # reason: rules, observation, think aloud. short: the same, answer only, for small models.
 # terse: a handful of characters without rules, for models that learn from random weights.

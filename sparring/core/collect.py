@@ -11,9 +11,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from sparring.core.errors import ConfigError, GameError
+from sparring.core.errors import ConfigError, GameError, nearest
 from sparring.core.game import Game, Outcome
-from sparring.core.nearest import nearest
 from sparring.core.scripted import programs
 from sparring.core.table import Speak, Table
 from sparring.core.types import Episode, Request, Sampling, Task, Turn, VoidGame

@@ -1,6 +1,12 @@
-"""Errors that a person can mend: the command line prints their message and no traceback."""
+"""Errors that a person can mend: the command line prints their message and no traceback. One about
+an unknown word names the nearest known one."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+MOST = 30  # words that a person reads
 
 
 class ConfigError(ValueError):
@@ -13,3 +19,20 @@ class GameError(RuntimeError):
 
 class UnknownName(ConfigError):
     """Nothing goes by this name."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The end of an error message about `word`."""
+    words = sorted(known)
+    close = close_to(word, words, cutoff=0.6)
+    if close:
+        return f"did you mean {close!r}?"
+    if len(words) > MOST:
+        few = difflib.get_close_matches(word, words, n=5, cutoff=0.0)
+        return f"of {len(words)} the nearest are: {', '.join(few)}"
+    return f"there are: {', '.join(words) or 'none'}"
+
+
+def close_to(word: str, known: Iterable[str], cutoff: float = 0.75) -> str | None:
+    """The known word that this one is nearly, if there is one."""
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=cutoff)), None)

@@ -16,8 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from sparring.core.errors import ConfigError, UnknownName
-from sparring.core.nearest import close_to, nearest
+from sparring.core.errors import ConfigError, UnknownName, close_to, nearest
 
 ENTRY_POINTS = "sparring.plugins"
 SHIPPED = (

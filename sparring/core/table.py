@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from sparring.core.nearest import nearest
+from sparring.core.errors import nearest
 from sparring.core.types import Message, Request, Sampling, Turn, Verdict, View, derive
 
 SAMPLING = {option.name for option in fields(Sampling)}

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from sparring.core.errors import ConfigError
-from sparring.core.nearest import nearest
+from sparring.core.errors import ConfigError, nearest
 from sparring.core.types import VoidGame
 from sparring.run.servers import ServerConfig, check_server, key_of
 

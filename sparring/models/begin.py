@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparring.core.errors import ConfigError
-from sparring.core.nearest import nearest
+from sparring.core.errors import ConfigError, nearest
 from sparring.core.types import BASE
 from sparring.models.trained import ADAPTER_WEIGHTS, Trained, base_name, find_trained, policies_on
 from sparring.run import checkpoint

@@ -20,7 +20,7 @@ from transformers import (
 )
 from transformers.utils import logging as logging_of_transformers
 
-from sparring.core.nearest import nearest
+from sparring.core.errors import nearest
 from sparring.models.names import need_model
 from sparring.models.template import settle_template
 from sparring.run.outputs import cache_folder

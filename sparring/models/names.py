@@ -6,8 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from sparring.core.errors import ConfigError
-from sparring.core.nearest import nearest
+from sparring.core.errors import ConfigError, nearest
 from sparring.core.scripted import PROGRAMS
 from sparring.run.rundir import known_runs
 from sparring.tasks.hub import unreachable

@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, create_model
 
-from sparring.core.errors import ConfigError
+from sparring.core.errors import ConfigError, nearest
 from sparring.core.game import Remote
-from sparring.core.nearest import nearest
 from sparring.core.plugin import Kind, bridges, load, names, plugins
 from sparring.run.cluster import RayConfig
 from sparring.run.collecting import CollectConfig, TasksConfig

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from sparring.core.errors import ConfigError
-from sparring.core.nearest import nearest
+from sparring.core.errors import ConfigError, nearest
 from sparring.run.variables import parse_yaml
 
 if TYPE_CHECKING:

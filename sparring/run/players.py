@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparring.core.errors import ConfigError
-from sparring.core.nearest import nearest
+from sparring.core.errors import ConfigError, nearest
 from sparring.core.types import BASE, MAIN
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import Any
 
 import yaml
 
-from sparring.core.errors import ConfigError
-from sparring.core.nearest import nearest
+from sparring.core.errors import ConfigError, nearest
 from sparring.core.plugin import look_beside
 from sparring.core.types import Episode, episode_from_json, episode_to_json
 from sparring.run import checkpoint, console_log

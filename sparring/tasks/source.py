@@ -11,10 +11,10 @@ from importlib import util
 from pathlib import Path
 from typing import Any
 
-from sparring.core.errors import ConfigError
+from sparring.core.errors import ConfigError, nearest
 from sparring.core.plugin import load, plugins
 from sparring.core.types import Task, derive
-from sparring.run.config import TasksConfig, nearest
+from sparring.run.config import TasksConfig
 from sparring.tasks.hub import load_hub
 
 VALID = (

@@ -11,9 +11,8 @@ from typing import Any
 
 from sparring.core.collect import Job
 from sparring.core.collect import play as play_game
-from sparring.core.errors import ConfigError
+from sparring.core.errors import ConfigError, nearest
 from sparring.core.game import Game, opened
-from sparring.core.nearest import nearest
 from sparring.core.scripted import programs
 from sparring.core.tree import Infoset
 from sparring.core.types import Episode, Request, Turn

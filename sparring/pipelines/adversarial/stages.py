@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparring.core.nearest import nearest
+from sparring.core.errors import nearest
 from sparring.pipelines.adversarial.problems import parameters
 from sparring.tasks.code import Problem, formatted
 

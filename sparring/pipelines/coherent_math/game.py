@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any, ClassVar
 
 from sparring.core.answers import check_style
+from sparring.core.errors import nearest
 from sparring.core.game import Game, Outcome
-from sparring.core.nearest import nearest
 from sparring.core.table import Table
 from sparring.core.types import Task, Turn, Verdict, VoidGame
 from sparring.judge.math import final_answer, grade

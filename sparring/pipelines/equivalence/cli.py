@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from sparring.cli.judge import Line, Rule, judge_file
-from sparring.core.nearest import nearest
+from sparring.core.errors import nearest
 from sparring.core.types import Verdict
 from sparring.pipelines.equivalence.judge.checkers import (
     INCIDENT,

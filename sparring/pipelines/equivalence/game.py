@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from sparring.core.answers import check_style
+from sparring.core.errors import nearest
 from sparring.core.game import Game, Outcome
-from sparring.core.nearest import nearest
 from sparring.core.table import Table
 from sparring.core.types import Task, Verdict, View, VoidGame, derive
 from sparring.judge.python.programs import shipped_task

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from sparring.core.answers import boxed
-from sparring.core.nearest import nearest
+from sparring.core.errors import nearest
 from sparring.pipelines.matching.tables import UNKNOWN, Cell, Matching
 
 REVIEWERS = (

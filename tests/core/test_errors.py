@@ -1,6 +1,6 @@
 """What is said of an unknown word: the nearest, or all, or some where they are many."""
 
-from sparring.core.nearest import nearest
+from sparring.core.errors import nearest
 
 
 def test_a_word_that_is_near_is_suggested_and_no_other() -> None:
