@@ -122,9 +122,10 @@ def find(kind: Kind, name: str) -> Any:
     meant = close_to(prefix, bridges()) if kind == "games" and prefix.isidentifier() else None
     if game_id and meant and importlib.util.find_spec(prefix) is None:
         raise UnknownName(f"no games come from {prefix!r}; did you mean '{meant}:{game_id}'?")
+    what = kind.removesuffix("s")
     if ":" not in name and name not in known:
-        raise UnknownName(f"there is no {_SINGULAR[kind]} {name!r}; {nearest(name, known)}")
-    return load(known.get(name, name), f"the {_SINGULAR[kind]} {name!r}")
+        raise UnknownName(f"there is no {what} {name!r}; {nearest(name, known)}")
+    return load(known.get(name, name), f"the {what} {name!r}")
 
 
 def bridges() -> dict[str, Bridge]:
@@ -142,16 +143,6 @@ def bridge_function(prefix: str, name: Literal["game", "listing"]) -> Any:
             f"add it with: {bridge.install}"
         )
     return load(getattr(bridge, name))
-
-
-_SINGULAR: dict[str, str] = {
-    "games": "game",
-    "credit": "credit",
-    "teachers": "teacher",
-    "evaluations": "evaluation",
-    "benchmarks": "benchmark",
-    "trainers": "trainer",
-}
 
 
 _beside: list[Path] = []

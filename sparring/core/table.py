@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -22,8 +23,8 @@ class Player:
     def __init__(self, seat: str, policy: str, trainable: bool, table: Table) -> None:
         self.seat, self.policy, self.trainable = seat, policy, trainable
         self._table = table
-        self._last: Turn | None = None
-        self._history: list[Message] = []
+        self.last: Turn | None = None
+        self.history: list[Message] = []
 
     async def act(
         self,
@@ -37,33 +38,18 @@ class Player:
         messages = _messages(prompt)
         if system is not None:
             messages = [{"role": "system", "content": system}, *messages]
-        return await self._speak(messages, None, view, sampling, stage)
+        return await self._table.speak(self, messages, None, view, sampling, stage)
 
     async def reply(
         self, prompt: str | Sequence[Message], *, view: View | None = None, **sampling: Any
     ) -> Turn:
         """Answer in the same conversation: the earlier messages stay, id for id."""
-        return await self._speak(_messages(prompt), self._last, view, sampling)
+        messages = _messages(prompt)
+        return await self._table.speak(self, messages, self.last, view, sampling)
 
     def fork(self) -> Player:
         """The same player at the same point of its conversation, to be asked independently."""
-        twin = Player(self.seat, self.policy, self.trainable, self._table)
-        twin._last, twin._history = self._last, self._history
-        return twin
-
-    async def _speak(
-        self,
-        messages: list[Message],
-        previous: Turn | None,
-        view: View | None,
-        sampling: dict[str, Any],
-        stage: str = "",
-    ) -> Turn:
-        history = self._history if previous is not None else []
-        turn = await self._table.speak(self, messages, previous, history, view, sampling, stage)
-        self._last = turn
-        self._history = [*history, *messages, {"role": "assistant", "content": turn.text}]
-        return turn
+        return copy(self)
 
 
 @dataclass(eq=False)
@@ -102,7 +88,7 @@ class Table:
         self._asked = 0
         self._speak = speak
         self._sampling = sampling or Sampling()
-        self._outside = outside or _nothing
+        self._outside = outside or nullcontext
         self._rulings: list[_Ruling] = []
         self._asking: list[tuple[_Ruling | None, asyncio.Task[Any] | None]] = []  # and by whom
         self._awaiting: list[asyncio.Task[Any] | None] = []  # tasks that wait for an answer
@@ -142,11 +128,12 @@ class Table:
         player: Player,
         messages: list[Message],
         previous: Turn | None,
-        history: list[Message],
         view: View | None,
         sampling: dict[str, Any],
         stage: str = "",
     ) -> Turn:
+        """Ask a player; its conversation goes on with the turn, from `previous` or anew."""
+        history = player.history if previous is not None else []
         unknown = sampling.keys() - SAMPLING
         if unknown:
             word = min(unknown)
@@ -174,6 +161,8 @@ class Table:
         taught = not stage or self._stages is None or stage in self._stages
         turn.trainable = player.trainable and taught and bool(turn.token_ids)
         self.turns.append(turn)
+        player.last = turn
+        player.history = [*history, *messages, {"role": "assistant", "content": turn.text}]
         return turn
 
     async def _answer(self, request: Request) -> Turn:
@@ -238,8 +227,3 @@ def _outwards(ruling: _Ruling | None) -> Iterator[_Ruling]:
     while ruling is not None:
         yield ruling
         ruling = ruling.within
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
