@@ -22,10 +22,10 @@ from sparring.credit import make_credit
 from sparring.engines.engine import OwnEngine
 from sparring.engines.pool import WorkerPool
 from sparring.engines.ray import ray_pool
-from sparring.run.cluster import RayConfig
 from sparring.run.config import CreditConfig
 from sparring.run.games import load_game
 from sparring.run.rundir import write_episodes
+from sparring.run.sections import RayConfig
 
 GOAL_TURNS_PER_S, GOAL_DRIVER_US = 10_000, 100
 

@@ -21,7 +21,7 @@ from sparring.core.types import Episode, Request, Sampling, Turn, derive
 from sparring.run.config import Config, load_recipe, make_config
 from sparring.run.games import load_game
 from sparring.run.rundir import RunDir, read_log, read_object
-from sparring.run.variables import set_key
+from sparring.run.yaml_values import set_key
 
 if TYPE_CHECKING:
     import pandas

@@ -25,7 +25,7 @@ from sparring.run.config import Config, load_recipe, recipe_names
 from sparring.run.game_options import option_types
 from sparring.run.games import game_class
 from sparring.run.rundir import RunDir
-from sparring.run.section import Section
+from sparring.run.sections import Section
 
 VALUES = (
     *("-1", "0", "1", "2", "7", "0.5", "1e-3", ".nan", ".inf", "nan", "inf", "abc", "true", "null"),

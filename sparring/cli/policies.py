@@ -236,7 +236,7 @@ def serve(
 ) -> None:
     """Answer OpenAI's HTTP API with a policy: chat, completions, streams, logprobs, token ids."""
     from sparring.core.errors import ConfigError
-    from sparring.run.listen import listen
+    from sparring.run.outputs import listen
 
     try:
         from sparring.engines.serve import serve as answer

@@ -14,7 +14,7 @@ from sparring.engines.pool import WorkerPool
 from sparring.engines.ray_cluster import connect, death, node_address
 from sparring.engines.shared_weights import last_line
 from sparring.engines.worker import Make, Worker
-from sparring.run.cluster import RayConfig
+from sparring.run.sections import RayConfig
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from sparring.core.errors import ConfigError
 from sparring.engines.shared_weights import last_line
-from sparring.run.cluster import RayConfig
 from sparring.run.interrupt import SIGNALS
+from sparring.run.sections import RayConfig
 
 
 @contextmanager

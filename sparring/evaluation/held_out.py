@@ -11,7 +11,7 @@ from sparring.core.game import Game
 from sparring.core.types import Episode, Sampling, derive
 from sparring.evaluation.sampling import as_trained
 from sparring.run.config import Config
-from sparring.run.seats import own_seating
+from sparring.run.players import own_seating
 from sparring.tasks.source import held_out_tasks
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from sparring.core.types import BASE
 from sparring.models.trained import ADAPTER_WEIGHTS, Trained, base_name, find_trained, policies_on
 from sparring.run import checkpoint
 from sparring.run.config import Config, LearnConfig
-from sparring.run.imitated import imitated
+from sparring.run.players import imitated
 
 if TYPE_CHECKING:
     from sparring.models.policies import Policies

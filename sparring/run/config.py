@@ -16,17 +16,21 @@ from pydantic import AfterValidator, Field, ValidationError, create_model
 from sparring.core.errors import ConfigError, nearest
 from sparring.core.game import Remote
 from sparring.core.plugin import Kind, bridges, load, names, plugins
-from sparring.run.cluster import RayConfig
-from sparring.run.collecting import CollectConfig, TasksConfig
 from sparring.run.foreign import translation
-from sparring.run.imitated import check_imitated
+from sparring.run.games import make_games
 from sparring.run.learning import LearnConfig
-from sparring.run.players import check_players, take_population
-from sparring.run.section import Section
+from sparring.run.players import check_imitated, check_players, take_population
+from sparring.run.schedule import steps_of
+from sparring.run.sections import CollectConfig, RayConfig, Section, TasksConfig
 from sparring.run.servers import ServerConfig, VllmConfig, check_server
-from sparring.run.template import read_template
-from sparring.run.variables import from_environment, from_plugin_variables, parse_yaml, set_key
-from sparring.run.yaml_text import load_yaml
+from sparring.run.yaml_values import (
+    from_environment,
+    from_plugin_variables,
+    load_yaml,
+    parse_yaml,
+    read_template,
+    set_key,
+)
 
 S = TypeVar("S", bound=Section)
 
@@ -360,8 +364,6 @@ def _explain(error: Any) -> str:
 
 def _check_games(config: Config) -> None:
     """Fail on a wrong game or option before anything is written."""
-    from sparring.run.games import make_games
-
     try:
         games = make_games(config.games)
         for name, curriculum in config.curriculum.items():
@@ -375,17 +377,12 @@ def _check_games(config: Config) -> None:
     if config.teach.kind == "recorded":
         config.collect.episodes = 0  # what it learns from has been played
     if config.schedule.enabled:
-        from sparring.run.schedule import steps_of
-
         config.iterations = len(steps_of(config.schedule, games.values()))
     seats = {seat for game in games.values() for seat in game.seats}
     for key, named in (("players", config.players), ("learn.seats", config.learn.seats or ())):
         for seat in named:
             if seat not in seats:
                 raise ConfigError(f"{key}: no game has a seat {seat!r}; {nearest(seat, seats)}")
-    from sparring.core.scripted import PROGRAMS
-
     take_population(config.opponents)
-    declared = {*config.learn.policies, *config.begin, *config.bases}
-    known = {*PROGRAMS, *config.servers}
-    check_players(config.players, config.opponents.players, known, declared)
+    declared = {*config.servers, *config.learn.policies, *config.begin, *config.bases}
+    check_players(config.players, config.opponents.players, declared)

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from sparring.core.errors import ConfigError, nearest
-from sparring.run.variables import parse_yaml
+from sparring.run.yaml_values import parse_yaml
 
 if TYPE_CHECKING:
     from sparring.core.game import Game

@@ -17,9 +17,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sparring.core.errors import ConfigError
-from sparring.run.collecting import why_not_ahead
 from sparring.run.config import Config
 from sparring.run.rundir import RunDir
+from sparring.run.sections import why_not_ahead
 
 _WAIT_S = 3.0  # for a name to be found and a connection to open, before a machine counts as offline
 _AMPERE = (8, 0)  # the first CUDA capability with bf16 in hardware; older ones only imitate it

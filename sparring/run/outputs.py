@@ -1,9 +1,11 @@
-"""Whether what a command is to write can be written: tried before its work begins, and taken back,
-so that hours are not spent on what has nowhere to go, and a refusal leaves nothing behind."""
+"""Whether what a command is to write can be written, and its port be had: tried before its work
+begins, and taken back, so that hours are not spent on what has nowhere to go, and a refusal leaves
+nothing behind."""
 
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 from sparring.core.errors import ConfigError
@@ -49,3 +51,18 @@ def _try_file(file: Path, option: str, named: Path) -> None:
     finally:
         for folder in reversed(new):
             folder.rmdir()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens before anything slow begins; 0 is any free port."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            f"port {port} of {host} cannot be had ({error.strerror}); choose another with --port"
+        ) from error
+    listener.listen(128)
+    return listener

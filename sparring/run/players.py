@@ -1,32 +1,33 @@
-"""Who may sit where: every name under `players` and `opponents.players` means a player. A policy
-that learns is called like its seat, or is declared: any other name would be a slip that trains."""
+"""Who sits where, which policies learn, and what they begin with. Every name under `players` and
+`opponents.players` means a player. A policy that learns is called like its seat, or is declared:
+any other name would be a slip that trains."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError, nearest
+from sparring.core.scripted import PROGRAMS
 from sparring.core.types import BASE, MAIN
 
 if TYPE_CHECKING:
-    from sparring.run.config import OpponentsConfig
+    from sparring.core.game import Game
+    from sparring.run.config import Config, OpponentsConfig
 
+IMITATED = ("scripted", "perfect", "demonstrations")
 _NAME = re.compile(r"[A-Za-z]\w*([.-]\w+)*")
 
 
 def check_players(
-    players: Mapping[str, str],
-    opponents: Iterable[str],
-    known: Collection[str],
-    declared: Collection[str] = (),
+    players: Mapping[str, str], opponents: Iterable[str], declared: Collection[str]
 ) -> None:
-    """Refuse unknown names; `known` are the programs and servers, `declared` the policies
-    that learn by another key's word."""
-    known = {MAIN, BASE, *known, *declared}
+    """Refuse unknown names; `declared` are servers, and policies that learn by another key's
+    word."""
+    known = {MAIN, BASE, *PROGRAMS, *declared}
     for seat, policy in players.items():
         if policy in (*known, seat) or "@" in policy:
             continue
@@ -82,3 +83,43 @@ def _read_population(folder: Path) -> dict[str, Any]:
     if not known.get("players"):
         raise ConfigError(f"opponents.population: the population in {folder} has no members yet")
     return known
+
+
+def own_seating(config: Config, seats: Sequence[str]) -> dict[str, str]:
+    """The players whose seats these are."""
+    return {seat: config.players.get(seat, MAIN) for seat in seats}
+
+
+def frozen(policy: str, config: Config) -> bool:
+    """Whether a player is frozen: the base, a program, RUN@STEP, or on a server."""
+    return policy == BASE or policy in PROGRAMS or policy in config.servers or "@" in policy
+
+
+def learning_seats(config: Config, games: Iterable[Game]) -> frozenset[str]:
+    seats = {seat for game in games for seat in game.seats}
+    if config.learn.seats is not None:
+        seats &= set(config.learn.seats)
+    return frozenset(s for s in seats if not frozen(config.players.get(s, MAIN), config))
+
+
+def learned_policies(config: Config, games: Iterable[Game]) -> list[str]:
+    """The policies that sit in learning seats."""
+    policies = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
+    if not policies:
+        raise ConfigError("nothing learns: each seat of `learn.seats` is played by a frozen policy")
+    return sorted(policies)
+
+
+def imitated(policy: str) -> tuple[str, str] | None:
+    """("scripted", "2000") of `scripted:2000`; None where `policy` names weights that exist."""
+    kind, colon, source = policy.partition(":")
+    return (kind, source) if colon and kind in IMITATED else None
+
+
+def check_imitated(begin: Mapping[str, str]) -> None:
+    for name, policy in begin.items():
+        kind, source = imitated(policy) or ("", "")
+        if kind in ("scripted", "perfect") and not (source.isdigit() and int(source) > 0):
+            raise ConfigError(
+                f"begin.{name}={policy}: {kind}:GAMES wants a number of games, as in {kind}:2000"
+            )

@@ -20,7 +20,7 @@ from sparring.core.types import Episode, episode_from_json, episode_to_json
 from sparring.run import checkpoint, console_log
 from sparring.run.config import Config, dump, make_config
 from sparring.run.lock import LOCK
-from sparring.run.yaml_text import load_yaml
+from sparring.run.yaml_values import load_yaml
 
 # Keys that may change when a run is resumed: they shape nothing that is done already.
 AFTER = ("tracking.", "evaluate.", "checkpoint.")

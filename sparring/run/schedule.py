@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
-from sparring.run.config import ScheduleConfig
+
+if TYPE_CHECKING:
+    from sparring.run.config import ScheduleConfig
 
 SEATS = ("discriminator", "generator")
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from sparring.core.errors import ConfigError
-from sparring.run.section import Section
+from sparring.run.sections import Section
 
 KEY = "SPARRING_API_KEY"
 _ADDRESS = re.compile(r"(?P<model>[^@\s]+)@(?P<url>https?://\S+)")

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from sparring.core.types import Episode, Task, derive
-from sparring.run.collecting import GateConfig
+from sparring.run.sections import GateConfig
 from sparring.tasks import choose_task
 
 Pool = Literal["unknown", "easy", "normal", "hard"]

@@ -17,8 +17,8 @@ from sparring.run import checkpoint
 from sparring.run.config import Config
 from sparring.run.games import make_games
 from sparring.run.lock import writing
+from sparring.run.players import learned_policies
 from sparring.run.rundir import RunDir, write_episodes, write_whole
-from sparring.run.seats import learned_policies
 from sparring.training.imitation import sources
 
 UNTRAINED = "untrained"

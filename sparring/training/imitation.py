@@ -27,10 +27,9 @@ from sparring.core.types import (
 from sparring.credit.samples import to_samples
 from sparring.run import checkpoint
 from sparring.run.config import Config
-from sparring.run.imitated import imitated
 from sparring.run.learning import LearnConfig
+from sparring.run.players import imitated, own_seating
 from sparring.run.rundir import RunDir, read_episodes, read_log, write_episodes, write_whole
-from sparring.run.seats import own_seating
 from sparring.tasks import choose_task
 
 if TYPE_CHECKING:

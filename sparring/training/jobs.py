@@ -9,8 +9,8 @@ from sparring.core.collect import Job
 from sparring.core.game import Game
 from sparring.core.types import Task, derive
 from sparring.run.config import Config
+from sparring.run.players import learned_policies, learning_seats
 from sparring.run.schedule import Step
-from sparring.run.seats import learned_policies, learning_seats
 from sparring.training.difficulty import DifficultyGate
 from sparring.training.opponents import Opponents
 

@@ -23,8 +23,8 @@ from sparring.core.types import Episode, Sampling, episode_from_json, episode_to
 from sparring.credit.credit import differing, groups
 from sparring.models.compute_thread import bench, on_bench
 from sparring.run import interrupt
-from sparring.run.collecting import why_not_ahead
 from sparring.run.config import Config
+from sparring.run.sections import why_not_ahead
 
 if TYPE_CHECKING:
     from sparring.models.policies import Snapshot

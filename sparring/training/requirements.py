@@ -14,7 +14,7 @@ from sparring.core.types import MAIN, Episode, Sampling, Task
 from sparring.engines.load import add_policy
 from sparring.evaluation.periodic import wanted
 from sparring.run.config import Config
-from sparring.run.seats import learning_seats
+from sparring.run.players import learning_seats
 from sparring.run.servers import label_of, server_of
 from sparring.tasks import training_tasks
 from sparring.tasks.source import held_out_tasks

@@ -23,9 +23,9 @@ from sparring.run.games import make_games
 from sparring.run.guard import Guard
 from sparring.run.job import resume_latest
 from sparring.run.machine import release_free_memory
+from sparring.run.players import learned_policies
 from sparring.run.rundir import RunDir, RunError
 from sparring.run.schedule import Step, steps_of
-from sparring.run.seats import learned_policies
 from sparring.training import checkpoint_names, requirements
 from sparring.training.curriculum import Curriculum
 from sparring.training.difficulty import DifficultyGate

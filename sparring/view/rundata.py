@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 import yaml
 
 from sparring.core.types import Episode, episode_from_json
-from sparring.run.yaml_text import load_yaml
+from sparring.run.yaml_values import load_yaml
 
 LOOKED_AT = 256  # episodes of a file that replays are picked from; the rest stays packed
 

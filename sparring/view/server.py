@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 
 from sparring.core.errors import ConfigError
 from sparring.core.plugin import load_all
-from sparring.run.listen import listen
+from sparring.run.outputs import listen
 from sparring.view import config_page, ladder_page, rescore, token_text
 from sparring.view.curves import chart_events, key_charts, layout
 from sparring.view.episode_index import EpisodeIndex

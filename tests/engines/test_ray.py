@@ -22,9 +22,9 @@ from sparring.core.types import Request, Turn, VoidGame
 from sparring.engines.pool import WorkerPool, beginning, choose
 from sparring.engines.published import PublishFailed
 from sparring.engines.ray import own_gpus, ray_pool
-from sparring.run.cluster import RayConfig
 from sparring.run.config import load_recipe
 from sparring.run.games import load_game
+from sparring.run.sections import RayConfig
 from sparring.training.metrics import summarize
 
 ray = imported("ray", "Ray is missing: pip install 'sparring[ray]'")

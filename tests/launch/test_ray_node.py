@@ -13,8 +13,8 @@ import pytest
 
 from sparring.engines import ray_cluster
 from sparring.launch import ray_node
-from sparring.run.cluster import RayConfig
 from sparring.run.interrupt import SIGNALS
+from sparring.run.sections import RayConfig
 
 
 def test_ray_outlives_the_signals_that_ask_a_job_to_leave(

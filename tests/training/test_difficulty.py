@@ -10,9 +10,9 @@ import pytest
 from lives import Moment, train, whole
 
 from sparring.core.types import Episode, Task, Turn
-from sparring.run.collecting import GateConfig
 from sparring.run.config import load_recipe, make_config
 from sparring.run.games import make_games
+from sparring.run.sections import GateConfig
 from sparring.tasks import choose_task
 from sparring.training.difficulty import DifficultyGate
 from sparring.training.jobs import make_jobs

@@ -23,7 +23,7 @@ from sparring.models.policies import load_policies
 from sparring.run import interrupt, rank
 from sparring.run.config import Config, LearnConfig
 from sparring.run.games import make_games
-from sparring.run.seats import learned_policies
+from sparring.run.players import learned_policies
 
 
 class DistributedLearner(Learner):

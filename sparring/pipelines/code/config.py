@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sparring.run.section import Section
+from sparring.run.sections import Section
 
 
 class MbppConfig(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from sparring.run.section import Section
+from sparring.run.sections import Section
 
 
 class SftConfig(Section):

@@ -22,8 +22,8 @@ from sparring.pipelines.equivalence.game import ACCEPTED, Equivalence
 from sparring.pipelines.equivalence.judge.checkers import INCIDENT
 from sparring.run.config import Config
 from sparring.run.games import make_games
+from sparring.run.players import frozen
 from sparring.run.rundir import write_whole
-from sparring.run.seats import frozen
 from sparring.tasks import load_tasks
 
 ALICE, BOB = "alice", "bob"

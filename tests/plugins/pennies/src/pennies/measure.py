@@ -7,7 +7,7 @@ from typing import Any
 
 from sparring.cli.groups import Commands
 from sparring.evaluation.periodic import Evaluation
-from sparring.run.section import Section
+from sparring.run.sections import Section
 from sparring.view.part import ReportPart
 from sparring.view.part import Section as ReportSection
 

@@ -1,16 +1,42 @@
-"""What is played before each update, and on which tasks, as sections of the config."""
+"""What every section of a config is made from; and those on what is played, on which tasks, and on
+which machines."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from sparring.run import rank
-from sparring.run.section import Section
 
 if TYPE_CHECKING:
     from sparring.run.config import Config
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False)
+
+    def sources(self) -> list[str]:
+        """Every data source that this section and those inside it name: keys `source`, `data`."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        own = [v for k, v in values.items() if k in ("source", "data") and isinstance(v, str)]
+        return own + [s for v in values.values() if isinstance(v, Section) for s in v.sources()]
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        """`iterations: yes` is a slip, and not 1."""
+        parsed = validate(value)
+        if isinstance(value, bool) and not isinstance(parsed, bool):
+            raise ValueError("a number is wanted, not true or false")
+        return parsed
 
 
 class CollectConfig(Section):
@@ -80,3 +106,14 @@ class TasksConfig(Section):
     limit: int | None = Field(None, ge=1)
     holdout: float = Field(0.0, ge=0, lt=1)  # share that is never learned from, only measured on
     gate: GateConfig = Field(default_factory=GateConfig)
+
+
+class RayConfig(Section):
+    """Engines, and judges, on many machines through Ray."""
+
+    replicas: int = Field(0, ge=0)  # copies of the engine; 0: the one in the learner's process
+    address: str = ""  # of a cluster: `auto`, or HOST:PORT; empty: this machine alone
+    cpus: float = Field(1.0, gt=0)  # of each replica
+    gpus: float | None = Field(None, ge=0)  # of each; None: one, where the device is a GPU
+    judges: bool = False  # whether judges rule in Ray's tasks too
+    patience_s: float = Field(300.0, gt=0)  # for replicas to come up
