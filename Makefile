@@ -29,7 +29,7 @@ test: export PYTHONDONTWRITEBYTECODE = # or each of some fifty processes would c
 test: packages setup smollm2 verl lint ## lint, types and tests
 	@$(BIN)/python -m compileall -q sparring
 	@{ $(BIN)/mypy && $(VERLS); } > $(VENV)/beside.log 2>&1 & beside=$$!; \
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations=40 || $(ALONE); tests=$$?; \
+	$(BIN)/pytest --workers 4 --durations=40 || $(ALONE); tests=$$?; \
 	wait $$beside; beside=$$?; cat $(VENV)/beside.log; exit $$((tests + beside))
 
 lint: setup

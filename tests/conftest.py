@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # the package sets it after
 
 import pytest
 import torch
+from workers import pytest_addoption, pytest_configure, pytest_runtestloop  # noqa: F401
 
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Table

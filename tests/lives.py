@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ PRELOADED = [
     name
     for _, name, _ in pkgutil.walk_packages(package.__path__, "sparring.")
     if not name.startswith(ELSEWHERE) and not name.endswith(("__main__", "_inside"))
-]
+] + ["pytest"]  # the main module of the tests, which multiprocessing imports in each life
 SMALL = (  # a run of Kuhn poker in a second or two, which begins to learn
     *("iterations=6", "collect.episodes=24", "learn.lr=3e-3", "checkpoint.every=2"),
     *("checkpoint.keep=2", "evaluate.every=3", "evaluate.games=4", "evaluate.final=0"),
@@ -142,6 +143,16 @@ def _server() -> Any:
     sys.path.insert(0, str(Path(__file__).parent))
     context.Process(target=int).start()
     return context
+
+
+def start_server() -> None:
+    """Before it is needed: it takes seconds to import everything."""
+    _server()
+
+
+def share_server() -> None:
+    """In a fork of the process that started it, which would ask whether its child still lives."""
+    forkserver._forkserver.ensure_running = lambda: None  # type: ignore[attr-defined]
 
 
 def _live(
