@@ -16,7 +16,14 @@ from sparring.run import interrupt
 from sparring.run.job import run_steps
 from sparring.run.lock import writing_file
 from sparring.run.outputs import cache_folder
-from sparring.run.rundir import differing, digest, mend, read_object, write_whole
+from sparring.run.rundir import (
+    differing,
+    digest,
+    holds_something,
+    mend,
+    read_object,
+    write_whole,
+)
 
 Record = dict[str, Any]
 Work = Callable[[range], Coroutine[Any, Any, Sequence[Record]]]
@@ -141,3 +148,25 @@ def unfinished(out: Path | None, plan: Record, *, remake: bool = False) -> Itera
             raise
         lines.unlink(missing_ok=True)
         begun.unlink(missing_ok=True)
+
+
+def refuse_others(file: Path, plan: Record, what: str, *, resume: bool, grows: str) -> None:
+    """Refuse a folder whose file says that it was begun with another plan. `grows` is the key that
+    may since have grown: a number, or a list at its end."""
+    if not file.exists():
+        if holds_something(file.parent):
+            raise ConfigError(
+                f"{file.parent} is not empty and holds no {what}; choose another folder"
+            )
+        return
+    before, now = read_object(file), json.loads(json.dumps(plan))
+    old, new = before[grows], now[grows]
+    grown = new[: len(old)] == old if isinstance(old, list) else new > old
+    changed = differing(before, now)
+    if changed and not (changed == [grows] and grown):
+        raise ConfigError(
+            f"{file.parent} holds a {what} of another plan ({', '.join(changed)} differ); give "
+            "this one another folder with --out"
+        )
+    if not resume:
+        raise ConfigError(f"{file.parent} holds this {what} already; add --resume to go on with it")

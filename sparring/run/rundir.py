@@ -273,6 +273,10 @@ def mend(path: Path) -> None:
         write_whole(path, whole)
 
 
+def write_json(path: Path, data: Any) -> None:
+    write_whole(path, json.dumps(data, indent=1).encode())
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Replace a file in one step: readers see the old one or the new one."""
     unfinished = path.with_name(f".{path.name}.unfinished")

@@ -5,6 +5,6 @@ from sparring.core.plugin import Plugin
 plugin = Plugin(
     "training",
     package=__name__,
-    teachers={"credit": "sparring.training.lessons:FromCredit"},
+    teachers={"credit": "sparring.training.lessons:Teacher"},
     report=["sparring.view.imitation:section"],
 )

@@ -4,7 +4,6 @@ that is a policy wherever one is asked for."""
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from sparring.models.device import choose_device
 from sparring.run import checkpoint, interrupt, rank
 from sparring.run.config import Config, make_config
 from sparring.run.job import checkpoint_due, resume_latest, run_steps, working_in
-from sparring.run.rundir import RunDir, append, digest, read_object, write_whole
+from sparring.run.rundir import RunDir, append, digest, read_object, write_json
 from sparring.training.metrics import memory_peaks
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def fit_run(
         with learning(config, path, name) as learner:
             lessons = make(learner)  # before the folder: what cannot be used leaves nothing behind
             run = RunDir.open(path, config, resume=resume)
-            write_whole(path / LESSONS, json.dumps(facts, indent=1).encode())
+            write_json(path / LESSONS, facts)
             first = resume_fit(run, learner)
             if ready is not None:
                 ready(learner, run, lessons)

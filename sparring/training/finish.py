@@ -4,7 +4,6 @@ checkpoints are ranked against each other, and the report is written."""
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from sparring.run.config import Config
 from sparring.run.games import make_games
 from sparring.run.lock import writing
 from sparring.run.players import learned_policies
-from sparring.run.rundir import RunDir, write_episodes, write_whole
+from sparring.run.rundir import RunDir, write_episodes, write_json
 from sparring.training.imitation import sources
 
 UNTRAINED = "untrained"
@@ -62,7 +61,7 @@ async def _closing_evaluation(run: RunDir) -> None:
         for game, of_game in fitted.items():
             results[game][IMITATED] = of_game
     results[UNTRAINED], _ = await _measure(config, games, engine, BASE if warm else UNTRAINED)
-    write_whole(run.path / "evaluation.json", json.dumps(results, indent=1).encode())
+    write_json(run.path / "evaluation.json", results)
     kept = [e for i, e in enumerate(episodes) if i % config.evaluate.final < _KEPT]
     write_episodes(run.path / "evaluation_games.jsonl.gz", kept)
 
@@ -120,7 +119,7 @@ async def _ladder(run: RunDir) -> None:
         "ratings": [rating._asdict() for rating in fitted.ratings],
         "results": [result._asdict() for result in results],
     }
-    write_whole(run.path / "ladder.json", json.dumps(ladder, indent=1).encode())
+    write_json(run.path / "ladder.json", ladder)
 
 
 def _device(config: Config) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
 from sparring.core.game import Game, opened
+from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import (
     Episode,
     Lesson,
@@ -29,7 +30,7 @@ from sparring.run import checkpoint
 from sparring.run.config import Config
 from sparring.run.learning import LearnConfig
 from sparring.run.players import imitated, own_seating
-from sparring.run.rundir import RunDir, read_episodes, read_log, write_episodes, write_whole
+from sparring.run.rundir import RunDir, read_episodes, read_log, write_episodes, write_json
 from sparring.tasks import choose_task
 
 if TYPE_CHECKING:
@@ -120,9 +121,10 @@ def play_programs(parts: Parts, name: str, kind: str, count: int, chat: Chat) ->
 
     async def play() -> list[Episode]:
         jobs = [_job(parts, name, kind, i) for i in range(count)]
+        nobody = ScriptedEngine({}).act
         sampling = Sampling(**parts.config.sampling.model_dump())
         async with opened(parts.curriculum.all_games(), parts.config.jail):
-            return await collect(jobs, _no_engine, sampling=sampling, transcribe=transcribe)
+            return await collect(jobs, nobody, sampling=sampling, transcribe=transcribe)
 
     episodes = asyncio.run(play())
     for turn in (turn for episode in episodes for turn in episode.turns if not turn.text):
@@ -180,10 +182,6 @@ def _program(game: Game, name: str, kind: str) -> str:
     if not has:
         raise ConfigError(f"{name} has no {kind} player to imitate")
     return kind if kind in has else has.pop()
-
-
-async def _no_engine(request: Request) -> Turn:
-    raise RuntimeError(f"{request.policy} is not a program")
 
 
 def learn_config(config: Config) -> LearnConfig:
@@ -271,4 +269,4 @@ def _results(run: Path) -> dict[str, Any]:
 
 
 def _write(folder: Path, results: dict[str, Any]) -> None:
-    write_whole(folder / EVALUATION, json.dumps(results, indent=1).encode())
+    write_json(folder / EVALUATION, results)

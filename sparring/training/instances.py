@@ -4,7 +4,7 @@ parquet files that this package and verl both read."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -65,12 +65,6 @@ def instances(episodes: Sequence[Episode], grouping: Grouping = "table") -> list
     return rows
 
 
-def drawn(source: Source, episodes: Iterable[Episode]) -> Source:
-    """The source with how these games were drawn from it."""
-    turns = (turn for episode in episodes for turn in episode.turns)
-    return replace(source, truncated=any(turn.trainable and turn.truncated for turn in turns))
-
-
 def split_tables(episodes: Sequence[Episode], val: float) -> tuple[list[Episode], list[Episode]]:
     """Games to train on and games to validate on; all games of a table are on one side. Where
     there are two tables or more and something is to be kept back, at least one is."""
@@ -108,6 +102,21 @@ def game_record(episode: Episode, index: int) -> dict[str, Any]:
     head |= load_game(episode.game).record(episode)
     head["actions"] = facts.get("moves")
     return {**head, "episode": episode_to_json(episode)}
+
+
+def write_split(
+    folder: Path, source: Source, episodes: Sequence[Episode], val: float
+) -> tuple[list[Episode], dict[str, int]]:
+    """The files of instances to train on and to validate on; the games to train on, and counts."""
+    train, kept = split_tables(episodes, val)
+    counts = {}
+    for file, part, split in ((TRAIN, train, "train"), (VAL, kept, "val")):
+        turns = (turn for episode in part for turn in episode.turns)
+        drawn = replace(source, truncated=any(turn.trainable and turn.truncated for turn in turns))
+        rows = instances(part, source.grouping)
+        write_parquet(folder / file, drawn, rows, split)
+        counts[f"{split}_instances"] = len(rows)
+    return train, counts
 
 
 def write_parquet(path: Path, source: Source, instances: Sequence[Instance], split: str) -> None:

@@ -3,7 +3,6 @@ payoffs that mixtures are computed from."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from sparring.core.types import Sampling, derive
 from sparring.evaluation.arena import match
 from sparring.evaluation.population import Population
 from sparring.evaluation.ratings import Result
-from sparring.run.rundir import write_whole
+from sparring.run.rundir import write_json
 from sparring.training.opponents import Opponents, owner
 
 POPULATION = "population.json"
@@ -71,4 +70,4 @@ def write_population(opponents: Opponents, run: Path, iteration: int) -> None:
         },
         **Population.of(names, opponents.results).summary(),
     }
-    write_whole(run / POPULATION, json.dumps(summary, indent=1).encode())
+    write_json(run / POPULATION, summary)

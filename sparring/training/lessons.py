@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sparring.core.plugin import find
 from sparring.core.types import Episode, Sample
@@ -14,41 +14,27 @@ from sparring.credit.credit import Credit
 from sparring.run.config import Config
 
 
-class Teacher(Protocol):
+class Teacher:
+    """Every trainable turn is a lesson, weighted by its credit; others subclass it."""
+
+    def __init__(self, config: Config, credit: Credit, chat: Any) -> None:
+        self.config, self.credit, self.chat = config, credit, chat
+
     def lessons(
         self, episodes: list[Episode], iteration: int, run: Path
     ) -> tuple[list[Sample], dict[str, float]]:
         """What to learn from this iteration's games, and what to log of it."""
-        ...
-
-    def learned(self, policies: Any, iteration: int, run: Path) -> None:
-        """The lessons have been learned; the place to leave adapters in the round's folder."""
-        ...
-
-    def state(self) -> dict[str, Any]: ...
-
-    def load(self, state: dict[str, Any]) -> None: ...
-
-
-class FromCredit:
-    """Every trainable turn is a lesson, weighted by its credit."""
-
-    def __init__(self, config: Config, credit: Credit, chat: Any) -> None:
-        self.credit = credit
-
-    def lessons(
-        self, episodes: list[Episode], iteration: int, run: Path
-    ) -> tuple[list[Sample], dict[str, float]]:
         return teach(self.credit, episodes), {}
 
     def learned(self, policies: Any, iteration: int, run: Path) -> None:
-        pass
+        """Called when the lessons have been learned: adapters may be left in the round's folder."""
 
     def state(self) -> dict[str, Any]:
+        """What shapes the next iteration's lessons."""
         return {}
 
     def load(self, state: dict[str, Any]) -> None:
-        pass
+        """Restore what `state` returned."""
 
 
 def teach(credit: Credit, episodes: list[Episode]) -> list[Sample]:

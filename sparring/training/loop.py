@@ -95,7 +95,7 @@ async def _play(
         try:
             if demonstrated is not None:
                 with interrupt.deferred("epoch"):
-                    await imitate(run, parts, demonstrated, partial(_evaluate_apart, parts))
+                    await imitate(run, parts, demonstrated, partial(_measure, parts))
             first = resume_from(run, parts, resume_at)
             imitation.tidy(run.path)
             for notice in parts.engine.notices():
@@ -120,13 +120,6 @@ async def _record_first(run: RunDir, parts: Parts, tracking: Tracking) -> None:
     if before:
         append(run.metrics, {"iteration": 0, **before})
         tracking.log({"iteration": 0, **before})
-
-
-async def _evaluate_apart(parts: Parts, folder: Path) -> dict[str, float]:
-    """All evaluations of a run, outside its iterations; details go into the folder."""
-    metrics = await _evaluate(parts)
-    metrics |= await evaluate_held_out(parts.config, parts.games, parts.engine)
-    return metrics | await evaluate_periodically(parts.config, parts.engine, folder, 0)
 
 
 async def _loop(
@@ -181,7 +174,9 @@ async def _iterate(
     metrics |= {f"baseline/{k}": v for k, v in parts.credit.state().get("baselines", {}).items()}
     if due(config.evaluate.every, config, iteration) or wanted(config):
         with _given_up_at_checkpoint(run, config):
-            metrics |= await interrupt.in_time(_measure(run, parts, iteration), interrupt.GRACE_S)
+            metrics |= await interrupt.in_time(
+                _measure(parts, run.path, iteration), interrupt.GRACE_S
+            )
     if joined:
         await measure(
             parts.opponents, joined, parts.games, parts.engine.act, as_trained(config), config.seed
@@ -208,8 +203,7 @@ async def _iterate(
     run.record(metrics, episodes)
     tracking.log(metrics)
     stop_if_void(run, parts, iteration, episodes)
-    best = not reason and _is_best(parts, metrics, iteration)
-    if best or _checkpoint_due(parts, step, iteration):
+    if _checkpoint_due(parts, metrics, step):
         parts.save(run, iteration, await batches.state(iteration))
     progress(metrics)
 
@@ -226,24 +220,23 @@ def _given_up_at_checkpoint(run: RunDir, config: Config) -> Iterator[None]:
         raise
 
 
-async def _measure(run: RunDir, parts: Parts, iteration: int) -> dict[str, float]:
-    """The evaluations that are due at an iteration."""
+async def _measure(parts: Parts, folder: Path, iteration: int = 0) -> dict[str, float]:
+    """The evaluations that are due at an iteration, before the first all of them; details go into
+    the folder."""
     config, metrics = parts.config, dict[str, float]()
     if due(config.evaluate.every, config, iteration):
         metrics |= await _evaluate(parts)
         metrics |= await evaluate_held_out(config, parts.games, parts.engine)
-    return metrics | await evaluate_periodically(config, parts.engine, run.path, iteration)
+    return metrics | await evaluate_periodically(config, parts.engine, folder, iteration)
 
 
-def _is_best(parts: Parts, metrics: dict[str, Any], iteration: int) -> bool:
-    score = metrics.get("eval/score")
-    return score is not None and parts.guard.improved(score, iteration)
-
-
-def _checkpoint_due(parts: Parts, step: Step | None, iteration: int) -> bool:
-    config = parts.config
+def _checkpoint_due(parts: Parts, metrics: dict[str, Any], step: Step | None) -> bool:
+    """Whether to save: as often as the config says, after a stage, and the best so far."""
+    config, iteration, score = parts.config, metrics["iteration"], metrics.get("eval/score")
+    rolled_back = "guard/rollbacks" in metrics
+    best = score is not None and not rolled_back and parts.guard.improved(score, iteration)
     regular = checkpoint_due(iteration, config.iterations, config.checkpoint.every)
-    return regular or (step is not None and checkpoint_names.due(config, step))
+    return best or regular or (step is not None and checkpoint_names.due(config, step))
 
 
 async def _played(run: RunDir, parts: Parts, batches: InTurn | Ahead, iteration: int) -> Played:

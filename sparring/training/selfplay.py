@@ -4,10 +4,9 @@ and training instances. Killed at any moment, it goes on where a whole batch of 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,30 +14,19 @@ from typing import Any
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
 from sparring.core.game import Game, opened
-from sparring.core.scripted import PROGRAMS
-from sparring.core.table import Speak
+from sparring.core.scripted import PROGRAMS, ScriptedEngine
 from sparring.core.types import Episode, derive, episode_from_json
+from sparring.engines.engine import Engine
 from sparring.engines.load import load_player
 from sparring.models.trained import trained_sampling
 from sparring.run import interrupt
 from sparring.run.config import parse_yaml
-from sparring.run.game_options import parse_options
+from sparring.run.game_options import option_types, parse_options
 from sparring.run.games import game_class, load_game
-from sparring.run.lines import in_batches
+from sparring.run.lines import in_batches, refuse_others
 from sparring.run.lock import writing
-from sparring.run.rundir import differing, holds_something, read_object, write_whole
-from sparring.training.instances import (
-    GAMES,
-    TRAIN,
-    VAL,
-    Grouping,
-    Source,
-    drawn,
-    game_record,
-    instances,
-    split_tables,
-    write_parquet,
-)
+from sparring.run.rundir import write_json
+from sparring.training.instances import GAMES, Grouping, Source, game_record, write_split
 
 PLAN = "selfplay.json"
 Progress = Callable[[dict[str, Any]], None]
@@ -77,44 +65,34 @@ def play_plan(
     if game.problems:
         raise ConfigError(f"{plan.game} does not make its own tasks; selfplay is for games that do")
     with interrupt.listening(), writing(out):
-        return _play_plan(plan, game, out, resume, device, progress)
-
-
-def _play_plan(
-    plan: Plan, game: Game, out: Path, resume: bool, device: str, progress: Progress | None
-) -> dict[str, Any]:
-    _refuse_others(plan, out, resume)
-    speak, name, outside = _speaker(plan, device)
-    write_whole(out / PLAN, json.dumps(asdict(plan), indent=1).encode())
-    episodes = asyncio.run(_play(plan, game, speak, name, outside, out, progress))
-    train, val = split_tables(episodes, plan.val)
-    counts = {}
-    for path, part, split in ((TRAIN, train, "train"), (VAL, val, "val")):
-        made = instances(part, plan.grouping)
-        write_parquet(out / path, drawn(plan.source(), part), made, split)
-        counts[f"{split}_instances"] = len(made)
+        refuse_others(out / PLAN, asdict(plan), "self-play", resume=resume, grows="games")
+        engine, name = None, plan.policy
+        if plan.policy not in PROGRAMS:
+            engine, name = load_player(plan.policy, device=device)
+        write_json(out / PLAN, asdict(plan))
+        episodes = asyncio.run(_play(plan, game, engine, name, out, progress))
+        _, counts = write_split(out, plan.source(), episodes, plan.val)
     return {"out": str(out), "games": len(episodes), **counts, **game_stats(episodes)}
 
 
 async def _play(
     plan: Plan,
     game: Game,
-    speak: Speak,
+    engine: Engine | None,
     name: str,
-    outside: Callable[[], Any] | None,
     out: Path,
     progress: Progress | None,
 ) -> list[Episode]:
+    sampling = replace(
+        trained_sampling(plan.policy), temperature=plan.temperature, max_tokens=plan.max_tokens
+    )
+
     async def play(numbers: range) -> list[dict[str, Any]]:
         played = await collect(
             _jobs(plan, game, name, numbers),
-            speak,
-            sampling=replace(
-                trained_sampling(plan.policy),
-                temperature=plan.temperature,
-                max_tokens=plan.max_tokens,
-            ),
-            outside=outside,
+            engine.act if engine else ScriptedEngine({}).act,
+            sampling=sampling,
+            outside=engine.outside if engine else None,
             on_episode=lambda episode: report(numbers.start, episode),
         )
         by_table = plan.grouping == "table"
@@ -126,7 +104,7 @@ async def _play(
     rewards: list[float] = []  # of the games that this process has seen
 
     def report(before: int, episode: Episode) -> None:
-        rewards.append(_reward(episode))
+        rewards.append(fmean(episode.rewards.values()) if episode.void is None else 0.0)
         if progress is not None:
             done = before + (len(rewards) - 1) % plan.batch + 1
             progress({"iteration": done, "reward/avg_batch_reward": fmean(rewards)})
@@ -135,10 +113,6 @@ async def _play(
     async with opened([game]):
         records = await in_batches(out / GAMES, ids, play, batch=plan.batch, what="game")
     return [episode_from_json(record["episode"]) for record in records]
-
-
-def _reward(episode: Episode) -> float:
-    return fmean(episode.rewards.values()) if episode.void is None else 0.0
 
 
 def _jobs(plan: Plan, game: Game, name: str, numbers: Sequence[int]) -> list[Job]:
@@ -155,37 +129,6 @@ def _jobs(plan: Plan, game: Game, name: str, numbers: Sequence[int]) -> list[Job
         )
         for i in numbers
     ]
-
-
-def _speaker(plan: Plan, device: str) -> tuple[Speak, str, Callable[[], Any] | None]:
-    """Who speaks, by which name, and what holds the engine while a judge rules."""
-    if plan.policy in PROGRAMS:
-        return _no_engine, plan.policy, None
-    engine, name = load_player(plan.policy, device=device)
-    return engine.act, name, engine.outside
-
-
-async def _no_engine(request: Any) -> Any:
-    raise RuntimeError(f"{request.policy} is a program and makes no requests")
-
-
-def _refuse_others(plan: Plan, out: Path, resume: bool) -> None:
-    """A folder of other games is refused; more games of the same are not other ones."""
-    if not (out / PLAN).exists():
-        if holds_something(out):
-            raise ConfigError(f"{out} is not empty and holds no self-play; choose another folder")
-        return
-    before = read_object(out / PLAN)
-    changed = differing(before, asdict(plan))
-    if changed == ["games"] and plan.games > int(before["games"]):
-        changed = []
-    if changed:
-        raise ConfigError(
-            f"{out} holds games of another plan ({', '.join(changed)} differ); "
-            "give these another folder with --out"
-        )
-    if not resume:
-        raise ConfigError(f"{out} holds these games already; add --resume to go on with them")
 
 
 def game_stats(episodes: Sequence[Episode]) -> dict[str, Any]:
@@ -211,14 +154,10 @@ def make_plan(
     if grouping not in ("table", "game"):
         raise ConfigError(f"--grouping is {grouping!r}; it is `table` or `game`")
     chosen = dict(own)
-    if os.environ.get("MAX_LENGTH") and "max_length" in _fields(game):
+    if os.environ.get("MAX_LENGTH") and "max_length" in option_types(game_class(game)):
         chosen["max_length"] = parse_yaml(os.environ["MAX_LENGTH"], "the variable MAX_LENGTH")
     chosen |= parse_options(options)
     load_game(game, **chosen)
     return Plan(
         game, options=chosen, grouping="table" if grouping == "table" else "game", **settings
     )
-
-
-def _fields(game: str) -> list[str]:
-    return [f.name for f in fields(game_class(game))]

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sparring.engines.players import Players
     from sparring.learn.learner import Learner
 
+STATEFUL = ("credit", "teacher", "gate", "guard", "curriculum")  # parts with `state` and `load`
 log = logging.getLogger(__name__)
 
 
@@ -71,12 +72,7 @@ class Parts:
         tensors |= {f"league.{name}": learner.policies.state(name) for name in league}
         state = {
             "iteration": iteration,
-            "credit": self.credit.state(),
-            "teacher": self.teacher.state(),
-            "opponents": self.opponents.state(),
-            "gate": self.gate.state(),
-            "guard": self.guard.state(),
-            "curriculum": self.curriculum.state(),
+            **{name: getattr(self, name).state() for name in (*STATEFUL, "opponents")},
             "lr_scale": learner.lr_scale,
             "device": self.device,
             **({"threads": threads()} if self.device == "cpu" else {}),
@@ -99,11 +95,8 @@ class Parts:
             self.learner.policies.load(name, tensors[f"league.{name}"])
         for name, version in state["versions"].items():
             self.learner.policies.set_version(name, version)
-        self.credit.load(state["credit"])
-        self.teacher.load(state["teacher"])
-        self.guard.load(state["guard"])
-        self.curriculum.load(state["curriculum"])
-        self.gate.load(state["gate"])
+        for name in STATEFUL:
+            getattr(self, name).load(state[name])
         self.learner.lr_scale = state["lr_scale"]
         self.in_hand = state.get("in_hand", [])
         self.engine.publish()

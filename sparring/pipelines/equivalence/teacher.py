@@ -25,19 +25,21 @@ from sparring.run.games import make_games
 from sparring.run.players import frozen
 from sparring.run.rundir import write_whole
 from sparring.tasks import load_tasks
+from sparring.training.lessons import Teacher
 
 ALICE, BOB = "alice", "bob"
 Record = dict[str, Any]  # system_prompt, user_prompt, output, and what it is known by
 
 
-class EquivalenceTeacher:
+class EquivalenceTeacher(Teacher):
     """Rounds of expert iteration: hard pairs always, easy ones in part, all of it kept."""
 
     def __init__(self, config: Config, credit: Credit, chat: Chat) -> None:
         games = [g for g in make_games(config.games).values() if isinstance(g, Equivalence)]
         if len(games) != 1:
             raise ConfigError("teach.kind: equivalence needs the game `equivalence`, once")
-        self.config, self.game, self.chat = config, games[0], chat
+        super().__init__(config, credit, chat)
+        self.game = games[0]
         self.policies = {seat: config.players.get(seat, "main") for seat in (ALICE, BOB)}
         self.keep = config.section(EquivalenceConfig)
         given = {ALICE: self.keep.alice_data, BOB: self.keep.bob_data}

@@ -19,17 +19,13 @@ from sparring.run.rundir import write_whole
 from sparring.training.instances import (
     GAMES,
     TRAIN,
-    VAL,
     Source,
-    drawn,
     game_record,
-    instances,
     lessons,
     read_parquet,
-    split_tables,
-    write_parquet,
+    write_split,
 )
-from sparring.training.lessons import teach
+from sparring.training.lessons import Teacher, teach
 from sparring.training.requirements import TRUNCATED_DRAWS
 
 CHECKPOINT = "checkpoint"
@@ -40,13 +36,13 @@ def round_folder(run: Path, iteration: int) -> Path:
     return run / f"iter_{iteration}"
 
 
-class Rounds:
+class Rounds(Teacher):
     """On-policy: a round plays, keeps some tables back, learns from the others by credit."""
 
     def __init__(self, config: Config, credit: Credit, chat: Any) -> None:
         if len(config.games) != 1:
             raise ConfigError("teach.kind `rounds` is for one game; its files hold no other")
-        self.config, self.credit = config, credit
+        super().__init__(config, credit, chat)
         self.rounds = config.section(RoundsConfig)
         name, options = next(iter(config.games.items()))
         given = {key: value for key, value in (options or {}).items() if key != "weight"}
@@ -61,9 +57,7 @@ class Rounds:
         tables = {group: i for i, group in enumerate(dict.fromkeys(e.group for e in episodes))}
         text = "".join(f"{dump(game_record(e, tables[e.group]))}\n" for e in episodes)
         write_whole(folder / GAMES, text.encode())
-        train, val = split_tables(episodes, self.rounds.val)
-        for path, part, split in ((TRAIN, train, "train"), (VAL, val, "val")):
-            write_parquet(folder / path, drawn(self.source, part), instances(part), split)
+        train, _ = write_split(folder, self.source, episodes, self.rounds.val)
         return teach(self.credit, train), _measures(episodes)
 
     def learned(self, policies: Any, iteration: int, run: Path) -> None:
@@ -74,14 +68,8 @@ class Rounds:
         if keep is not None and iteration > keep:
             shutil.rmtree(round_folder(run, iteration - keep), ignore_errors=True)
 
-    def state(self) -> dict[str, Any]:
-        return {}
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Nothing is remembered but what lies in the folders."""
-
-
-class Recorded:
+class Recorded(Teacher):
     """Off-policy: every iteration goes once over the recorded instances. The importance ratios
     are those to the policy that played, by the logprobs on record."""
 
@@ -122,15 +110,6 @@ class Recorded:
             "recorded/groups": self.groups,
             "recorded/with_advantage": moved / len(self.samples),
         }
-
-    def learned(self, policies: Any, iteration: int, run: Path) -> None:
-        """The run's checkpoints hold what was learned."""
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """The instances are read from their file."""
 
 
 def _measures(episodes: Sequence[Episode]) -> dict[str, float]:

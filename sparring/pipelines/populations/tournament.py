@@ -4,7 +4,6 @@ moment, it goes on after its last whole batch of games, and players may be added
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -27,9 +26,9 @@ from sparring.evaluation.standard import opponents_of
 from sparring.models.trained import first_game, game_options, run_config, trained_sampling
 from sparring.run import interrupt
 from sparring.run.games import load_game
-from sparring.run.lines import in_batches
+from sparring.run.lines import in_batches, refuse_others
 from sparring.run.lock import writing
-from sparring.run.rundir import RunError, differing, holds_something, write_whole
+from sparring.run.rundir import RunError, write_json
 from sparring.run.servers import server_of
 from sparring.training.league import POPULATION
 
@@ -87,13 +86,13 @@ def hold(
 ) -> dict[str, Any]:
     """Play the plan into a folder, from the start or from its last whole batch."""
     with interrupt.listening(), writing(out):
-        _refuse_others(plan, out, resume)
+        refuse_others(out / PLAN, asdict(plan), "tournament", resume=resume, grows="players")
         game = load_game(plan.game, **plan.options)
         speak, outside = _voices(plan)
-        write_whole(out / PLAN, json.dumps(asdict(plan), indent=1).encode())
+        write_json(out / PLAN, asdict(plan))
         records = asyncio.run(_play(plan, game, speak, outside, out, progress))
         summary = summarize(plan, game.seats, records)
-        write_whole(out / POPULATION, json.dumps(summary, indent=1).encode())
+        write_json(out / POPULATION, summary)
     return summary
 
 
@@ -207,20 +206,3 @@ def _voices(plan: Plan) -> tuple[Speak, Any]:
         return turn
 
     return speak, outside
-
-
-def _refuse_others(plan: Plan, out: Path, resume: bool) -> None:
-    """A folder of another tournament is refused; more players are not another one."""
-    if not (out / PLAN).exists():
-        if holds_something(out):
-            raise ConfigError(f"{out} is not empty and holds no tournament; choose another folder")
-        return
-    before = json.loads((out / PLAN).read_text())
-    now = json.loads(json.dumps(asdict(plan)))
-    if now["players"][: len(before["players"])] == before["players"]:
-        now["players"] = before["players"]
-    changed = differing(before, now)
-    if changed:
-        raise ConfigError(f"{out} holds another tournament ({', '.join(changed)} differ)")
-    if not resume:
-        raise ConfigError(f"{out} holds this tournament already: --resume goes on with it")

@@ -92,7 +92,7 @@ def test_it_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     hold(plan("random", "perfect"), tmp_path / "part")
     lines = (tmp_path / "part" / GAMES).read_text().splitlines()
     (tmp_path / "part" / GAMES).write_text("\n".join(lines[:30]) + '\n{"id": "0-1-')  # torn
-    with pytest.raises(ConfigError, match="--resume goes on"):
+    with pytest.raises(ConfigError, match="add --resume to go on"):
         hold(plan("random", "perfect"), tmp_path / "part")
     with pytest.raises(ConfigError, match="games differ"):
         hold(plan("random", "perfect", games=20), tmp_path / "part", resume=True)

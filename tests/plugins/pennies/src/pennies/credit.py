@@ -8,6 +8,7 @@ from typing import Any
 from sparring import Episode, Sample
 from sparring.credit.role_baseline import RoleBaseline
 from sparring.credit.samples import to_samples
+from sparring.training.lessons import Teacher
 
 
 class Halved(RoleBaseline):
@@ -21,11 +22,8 @@ def make_halved(config: Any) -> Halved:
     return Halved(config.decay)
 
 
-class Winners:
+class Winners(Teacher):
     """Only whoever won is learned from."""
-
-    def __init__(self, credit: Any) -> None:
-        self.credit = credit
 
     def lessons(
         self, episodes: list[Episode], iteration: int, run: Path
@@ -34,14 +32,3 @@ class Winners:
         samples = to_samples(fair, self.credit.advantages(fair))
         won = [s for s in samples if any(a > 0 for a in s.advantages)]
         return won, {"winners": float(len(won))}
-
-    def learned(self, policies: Any, iteration: int, run: Path) -> None: ...
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def load(self, state: dict[str, Any]) -> None: ...
-
-
-def make_winners(config: Any, credit: Any, chat: Any) -> Winners:
-    return Winners(credit)
