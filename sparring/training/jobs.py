@@ -1,18 +1,84 @@
-"""Which games an iteration plays: on what, with which seeds, and who sits where."""
+"""Which games an iteration plays: on what, with which seeds, and who sits where. Tasks that are too
+easy or too hard may be met less often."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, Literal
 
 from sparring.core.collect import Job
 from sparring.core.game import Game
-from sparring.core.types import Task, derive
+from sparring.core.types import Episode, Task, derive
 from sparring.run.config import Config
 from sparring.run.players import learned_policies, learning_seats
 from sparring.run.schedule import Step
-from sparring.training.difficulty import DifficultyGate
+from sparring.run.sections import GateConfig
+from sparring.tasks import choose_task
 from sparring.training.opponents import Opponents
+
+Pool = Literal["unknown", "easy", "normal", "hard"]
+
+
+class DifficultyGate:
+    """Keeps each task's mean reward of the policies that learn, as an exponential moving average,
+    and pools tasks by it."""
+
+    def __init__(self, config: GateConfig) -> None:
+        self.config = config
+        self.rewards: dict[str, dict[str, tuple[float, int]]] = {}  # game -> task -> mean, games
+
+    def pool(self, game: str, task: Task) -> Pool:
+        mean, games = self.rewards.get(game, {}).get(task.id, (0.0, 0))
+        if games < self.config.least:
+            return "unknown"
+        if mean >= self.config.easy_threshold:
+            return "easy"
+        return "hard" if mean <= self.config.hard_threshold else "normal"
+
+    def choose_task(self, game: str, tasks: Sequence[Task], seed: int, position: int) -> Task:
+        """The task at a position of the run's order. One that is easy or hard is kept in its share
+        of cases, and replaced by a random one of the others otherwise."""
+        task = choose_task(tasks, seed, position)
+        shares = {"easy": self.config.easy_fraction, "hard": self.config.hard_fraction}
+        rng = random.Random(derive(seed, "gate", position))
+        if not self.config.enabled or rng.random() < shares.get(self.pool(game, task), 1.0):
+            return task
+        others = [one for one in tasks if self.pool(game, one) in ("unknown", "normal")]
+        return rng.choice(others) if others else task
+
+    def update(self, episodes: Sequence[Episode]) -> None:
+        """Note what the policies that learn earned in these games; void ones say nothing."""
+        for episode in episodes if self.config.enabled else ():
+            seats = {turn.seat for turn in episode.turns if turn.trainable}
+            if episode.void is None and seats:
+                reward = fmean(episode.rewards[seat] for seat in seats)
+                known = self.rewards.setdefault(episode.game, {})
+                mean, games = known.get(episode.task.id, (0.0, 0))
+                rate = max(1 - self.config.decay, 1 / (games + 1))
+                known[episode.task.id] = (mean + rate * (reward - mean), games + 1)
+
+    def metrics(self, tasks: dict[str, list[Task]]) -> dict[str, float]:
+        """How large the pools are, for each game whose tasks are given."""
+        if not self.config.enabled:
+            return {}
+        pools: tuple[Pool, ...] = ("unknown", "easy", "normal", "hard")
+        pools_of = {game: [self.pool(game, task) for task in own] for game, own in tasks.items()}
+        return {
+            f"tasks/{game}/{pool}": own.count(pool)
+            for game, own in pools_of.items()
+            for pool in pools
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {"rewards": self.rewards}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.rewards = {
+            game: {task: (mean, games) for task, (mean, games) in own.items()}
+            for game, own in state["rewards"].items()
+        }
 
 
 def make_jobs(

@@ -31,7 +31,6 @@ from sparring.run.tracking import Tracking
 from sparring.training import checkpoint_names, imitation, requirements
 from sparring.training.imitation import Demonstrated, first_line, gather, imitate
 from sparring.training.jobs import make_jobs
-from sparring.training.league import measure, write_population
 from sparring.training.metrics import (
     lesson_tokens,
     memory_peaks,
@@ -41,7 +40,7 @@ from sparring.training.metrics import (
     summarize,
     timings,
 )
-from sparring.training.opponents import against_league
+from sparring.training.opponents import against_league, measure, write_population
 from sparring.training.overlap import Ahead, InTurn, Played, held_to_who_spoke, make_batches
 from sparring.training.state import Parts, build, resume_from, roll_back, stop_if_void
 

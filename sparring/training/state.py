@@ -28,7 +28,7 @@ from sparring.run.rundir import RunDir, RunError
 from sparring.run.schedule import Step, steps_of
 from sparring.training import checkpoint_names, requirements
 from sparring.training.curriculum import Curriculum
-from sparring.training.difficulty import DifficultyGate
+from sparring.training.jobs import DifficultyGate
 from sparring.training.lessons import Teacher, make_teacher
 from sparring.training.opponents import Opponents
 from sparring.training.overlap import check_ahead

@@ -14,8 +14,7 @@ from sparring.run.config import load_recipe, make_config
 from sparring.run.games import make_games
 from sparring.run.sections import GateConfig
 from sparring.tasks import choose_task
-from sparring.training.difficulty import DifficultyGate
-from sparring.training.jobs import make_jobs
+from sparring.training.jobs import DifficultyGate, make_jobs
 from sparring.training.opponents import Opponents
 
 TASKS = [Task(str(i), "g") for i in range(10)]

@@ -11,8 +11,7 @@ from sparring.core.scripted import ScriptedEngine
 from sparring.core.table import Table
 from sparring.core.types import Sampling, Task
 from sparring.run.config import OpponentsConfig
-from sparring.training.league import POPULATION, measure, write_population
-from sparring.training.opponents import Opponents
+from sparring.training.opponents import POPULATION, Opponents, measure, write_population
 
 
 class Higher(Game):

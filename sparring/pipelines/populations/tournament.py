@@ -30,7 +30,7 @@ from sparring.run.lines import in_batches, refuse_others
 from sparring.run.lock import writing
 from sparring.run.rundir import RunError, write_json
 from sparring.run.servers import server_of
-from sparring.training.league import POPULATION
+from sparring.training.opponents import POPULATION
 
 PLAN, GAMES = "tournament.json", "games.jsonl"
 Progress = Callable[[int, int], None]
