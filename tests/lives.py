@@ -6,7 +6,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pkgutil
+import runpy
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from multiprocessing import forkserver
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import sparring as package
@@ -77,12 +80,14 @@ def begin(
     die_at: Moment | None = None,
     first: Callable[[], Any] | None = None,
     stdin: str = "",
+    program: Path | None = None,
 ) -> Begun:
-    """What `sparring words…` does, in a process; `first` is called in it before anything else."""
+    """What `sparring words…` does, or `python program words…`, in a process; `first` is called in
+    it before anything else."""
     streams = tempfile.TemporaryDirectory()
     for name, text in (("stdin", stdin), ("stdout", ""), ("stderr", "")):
         Path(streams.name, name).write_text(text)
-    args = ([str(word) for word in words], str(cwd), streams.name, die_at, first)
+    args = ([str(word) for word in words], str(cwd), streams.name, die_at, first, program)
     process = _server().Process(target=_live, args=args)
     process.start()
     return Begun(process, streams)
@@ -91,6 +96,49 @@ def begin(
 def sparring(*words: object, **options: Any) -> Life:
     """The same, to its end."""
     return begin(*words, **options).end()
+
+
+class ForkedHelper:
+    """In place of the Popen of a helper of `--processes`: a fork, which has nothing to import."""
+
+    def __init__(self, command: Sequence[str], env: dict[str, str], **_: Any) -> None:
+        context = multiprocessing.get_context("fork")
+        self.process = context.Process(target=_help, args=(command[3:], env), daemon=True)
+        self.process.start()
+        self.terminate, self.kill = self.process.terminate, self.process.kill
+
+    def wait(self, seconds: float | None = None) -> None:
+        self.process.join(seconds)
+        if self.process.exitcode is None:
+            raise subprocess.TimeoutExpired("sparring", seconds or 0)
+
+
+def _help(words: Sequence[str], env: dict[str, str]) -> None:
+    os.setsid()
+    os.environ.update(env)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    from sparring.cli.app import main
+
+    sys.argv = ["sparring", *words]
+    main()
+
+
+def helpers_are_forks() -> None:
+    """The `first` of a life with `--processes`."""
+    from sparring.launch import processes
+
+    kept = {"DEVNULL": subprocess.DEVNULL, "TimeoutExpired": subprocess.TimeoutExpired}
+    processes.subprocess = SimpleNamespace(Popen=ForkedHelper, **kept)  # type: ignore[assignment]
+
+
+def packages_of(site: Path) -> None:
+    """The `first` of a life that finds the packages which are installed in this folder, too."""
+    from sparring.core.plugin import plugins
+    from sparring.run.config import config_class
+
+    sys.path.insert(0, str(site))
+    plugins.cache_clear()
+    config_class.cache_clear()
 
 
 def train(
@@ -159,8 +207,9 @@ def _live(
     words: Sequence[str],
     cwd: str,
     streams: str,
-    die_at: Moment | None,
-    first: Callable[[], Any] | None,
+    die_at: Moment | None = None,
+    first: Callable[[], Any] | None = None,
+    program: Path | None = None,
 ) -> None:
     os.chdir(cwd)
     for number, name in ((1, "stdout"), (2, "stderr")):
@@ -172,9 +221,9 @@ def _live(
         sys.addaudithook(_death(die_at))
     from sparring.cli.app import main
 
-    sys.argv = ["sparring", *words]
+    sys.argv = [str(program or "sparring"), *words]
     try:
-        main()
+        runpy.run_path(str(program), run_name="__main__") if program else main()
     finally:
         Path(streams, "cpu_s").write_text(str(sum(os.times()[:4])))
 

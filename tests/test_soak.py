@@ -31,7 +31,7 @@ class Forked:
         (streams / "stdin").touch()
         log.unlink(missing_ok=True)
         log.symlink_to(streams / "stdout")
-        args = ([str(word) for word in words], str(log.parent), str(streams), None, None)
+        args = ([str(word) for word in words], str(log.parent), str(streams))
         self.process = _server().Process(target=_live, args=args)
         self.process.start()
         self.pid: int = self.process.pid

@@ -106,7 +106,7 @@ def test_a_compiled_layer_adds_in_place_and_computes_the_same():
 
     backend = aot_autograd(fw_compiler=keep, bw_compiler=keep)
     with policies.using("main") as model:
-        for layer in model.base_model.layers:
+        for layer in model.base_model.layers[:1]:
             layer.forward = torch.compile(layer.forward, backend=backend)
     assert_same(plain, gradients(policies))
     calls = [str(node.target) for graph in graphs for node in graph.graph.nodes]

@@ -88,7 +88,7 @@ def test_a_run_that_died_often_equals_one_that_never_did(tmp_path: Path, kind: s
 
 
 def test_the_command_itself_killed_from_outside(tmp_path: Path) -> None:
-    """No forks, no hooks: a process, a signal, and another process."""
+    """No forks, no hooks: a process, a signal, and then another process."""
     keys = ("iterations=24", "checkpoint.every=2", "evaluate.every=12")  # time to be killed in
     command = [COMMAND, "train", "kuhn", "--smoke", *SMALL, *keys]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -102,7 +102,7 @@ def test_the_command_itself_killed_from_outside(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert 3 <= len(facts(killed)) < 24
-    subprocess.run([*command, "--run", str(killed), "--resume"], check=True, **quiet)
+    assert train("kuhn", killed, *keys, resume=True).code == 0
     assert train("kuhn", unbroken, *keys).code == 0
     assert whole(killed) == whole(unbroken)
     assert next(e["iteration"] for e in events(killed, "resumed")) >= 2

@@ -25,7 +25,7 @@ RULES = {**dict.fromkeys(KEEP, True), **dict.fromkeys(BREAK, False)}
 # Steps of the search for a difference, all of which pairs that have none take; seconds of a call.
 # SPARRING_FULL=1 takes as many as a run does.
 FULL = os.environ.get("SPARRING_FULL") == "1"
-WORK, TIMEOUT_S = (20_000_000, 2.0) if FULL else (200_000, 0.5)
+WORK, TIMEOUT_S = (20_000_000, 2.0) if FULL else (50_000, 0.5)
 RULES |= {name: keeps for name, (keeps, _) in WHOLE.items()}
 
 
@@ -67,7 +67,10 @@ def test_choices_hang_on_the_seed_and_give_no_rule_more_than_one_place() -> None
 @pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 def test_rules_keep_or_break_meaning_as_the_checker_sees_it() -> None:
     found, rng = by_rule(), random.Random(0)
-    cases = [case for rule in found for case in rng.sample(found[rule], min(2, len(found[rule])))]
+    cases = []
+    for rule in found:
+        most = 1 if RULES[rule] and not FULL else 2  # a break need not show in every program
+        cases += rng.sample(found[rule], min(most, len(found[rule])))
 
     async def go() -> list[Verdict]:
         options = {"inputs": 20, "work": WORK, "timeout_s": TIMEOUT_S}
