@@ -33,17 +33,17 @@ class CacheTensors:
         """`shape`: layers, key heads and their width. `on_move` is called before the memory is
         given up for a larger one."""
         self.blocks = PagedCache(0)
-        self._shape, self._dtype, self._device = shape, dtype, device
+        self.shape, self.dtype, self._device = shape, dtype, device
         self._most_bytes, self._on_move = most_bytes, on_move
-        self._tensors = torch.empty(0)
+        self.tensors = torch.empty(0)
 
     def capacity(self) -> int:
         """How many blocks there may be at most."""
-        layers, heads, width = self._shape
-        block_bytes = 2 * layers * heads * BLOCK * width * self._dtype.itemsize
+        layers, heads, width = self.shape
+        block_bytes = 2 * layers * heads * BLOCK * width * self.dtype.itemsize
         most = self._most_bytes or CPU_BYTES
         if self._most_bytes is None and self._device.type == "cuda":
-            most = int((torch.cuda.mem_get_info(self._device)[0] + self._tensors.nbytes) * SHARE)
+            most = int((torch.cuda.mem_get_info(self._device)[0] + self.tensors.nbytes) * SHARE)
         return max(1, most // block_bytes - 1)
 
     def grow(self, blocks: int) -> bool:
@@ -52,11 +52,11 @@ class CacheTensors:
         wanted = min(most, max(blocks, 2 * have, FIRST_BLOCKS))
         if wanted <= have:
             return False
-        layers, heads, width = self._shape
+        layers, heads, width = self.shape
         try:
             # Zeros: a masked position still takes part, with weight nought.
             tensors = torch.zeros(
-                (2, layers, heads, wanted + 1, BLOCK, width), dtype=self._dtype, device=self._device
+                (2, layers, heads, wanted + 1, BLOCK, width), dtype=self.dtype, device=self._device
             )
         except RuntimeError as error:
             if not out_of_memory(error):
@@ -64,17 +64,17 @@ class CacheTensors:
             log.warning("no memory for a cache of %d positions: %d stay", wanted * BLOCK, have)
             return False
         if have:
-            tensors[:, :, :, : have + 1] = self._tensors
+            tensors[:, :, :, : have + 1] = self.tensors
         self._on_move()
-        self._tensors = tensors
+        self.tensors = tensors
         self.blocks.grow(wanted)
         return True
 
     def layers(self) -> list[Cache]:
-        return list(zip(*self._tensors, strict=True))
+        return list(zip(*self.tensors, strict=True))
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy blocks, all at once."""
         if pairs:
             source, to = upload(pairs, self._device).T
-            self._tensors[:, :, :, to] = self._tensors[:, :, :, source]
+            self.tensors[:, :, :, to] = self.tensors[:, :, :, source]

@@ -25,13 +25,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sparring.engines.local import torch_ops
+from sparring.engines.local import row_cache, torch_ops
 from sparring.engines.local.cache_tensors import CacheTensors
 from sparring.engines.local.decode_state import DecodeState
 from sparring.engines.local.decoder import Decoder
 from sparring.engines.local.generate import stopped
 from sparring.engines.local.paged_cache import BLOCK
 from sparring.engines.local.pages import CHUNK, reading
+from sparring.engines.local.row_cache import RowCache
 from sparring.engines.local.row_counts import READ, RowCounts
 from sparring.engines.local.rows import Row, draw_again
 from sparring.engines.local.scheduler import Scheduler, Span, positions_after
@@ -41,8 +42,10 @@ from sparring.run import interrupt
 
 log = logging.getLogger(__name__)
 
-STEPS = 16  # decode steps between two looks at what was drawn, on a GPU: at most, and
+STEPS = 16  # decode steps between two looks at what was drawn, at most, and on a GPU
 STEPS_TIME = 0.02  # no more than take so many seconds: the host is quicker than that
+IN_VAIN = 8  # on a CPU one more for each so many tokens of the shortest reply: of what is computed
+# for a row, the part that comes after its end, and is dropped, stays small
 TIMED_STEPS = 5  # of each size, of which the fastest counts
 READ_CPU = 1024  # what a layer makes of so many stays in the processor's cache
 HEAD_ROWS = 512  # rows of logits at a time
@@ -74,7 +77,6 @@ class Runner:
             self.kit = triton_kernels
         self.ends: frozenset[int] = frozenset()
         self.captures = self.looks_ahead = self.device.type == "cuda"
-        self.steps = STEPS if kernels else 1
         self._read_size = self.read_size = READ if self.captures else READ_CPU
         self._max_rows = max_rows
         this = weakref.proxy(self)  # a cycle would keep the weights of policies that are gone
@@ -82,9 +84,11 @@ class Runner:
             self.decoder.shape, self.dtype, self.device, cache_bytes, partial(Runner._moves, this)
         )
         self.cache = self.memory.blocks
+        self.row_cache = RowCache(self.memory)
         self.scheduler = Scheduler(
-            self.cache, max_rows=max_rows, grow=self.memory.grow, capacity=self.memory.capacity
-        )
+            self.cache, max_rows=max_rows, grow=self.memory.grow, capacity=self.memory.capacity,
+            on_release=self.row_cache.release,
+        )  # fmt: skip
         self._adapters: dict[str, tuple[int, int]] = {}  # laid side by side, and their revisions
         self._adapters_moved = False
         self._moves()
@@ -114,6 +118,7 @@ class Runner:
         self._in_flight.clear()
         rows = self.scheduler.drop_all()
         self.cache.copies.clear()
+        self.row_cache.clear()
         for row in rows:
             row.error = error
         return rows
@@ -154,10 +159,14 @@ class Runner:
             except Exception as error:
                 return ended + self.abort(error)
             self.cache.copies.clear()
+            self.row_cache.clear()
             self.scheduler.start_over(f"the device's memory is full: {message}")
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-        return ended + self.scheduler.settle()
+        ended += self.scheduler.settle()
+        if not self.scheduler.rows:
+            self.row_cache.clear()
+        return ended
 
     def _round(self, ended: list[Row]) -> None:
         scheduler, read, before = self.scheduler, 0, len(self._in_flight)
@@ -212,8 +221,10 @@ class Runner:
         rows = self.scheduler.rows.values()
         if any(row.trie for row in rows):  # what one may draw next depends on what it has drawn
             return 1
+        if self.kit is torch_ops:
+            return min(STEPS, 1 + min((len(row.token_ids) // IN_VAIN for row in rows), default=0))
         seconds = self._counts.seconds(len(rows))
-        return min(self.steps, max(2, round(STEPS_TIME / seconds))) if seconds else self.steps
+        return min(STEPS, max(2, round(STEPS_TIME / seconds))) if seconds else STEPS
 
     def _prepare(self) -> None:
         """Lay out adapters that are new, and find out which numbers of rows may be computed."""
@@ -301,6 +312,8 @@ class Runner:
         steps = min(steps, max(row.undrawn for row in rows))
         n, size = len(rows), self._counts.padded(len(rows))
         longest = max(positions_after(row, steps) for row in rows)
+        if self.kit is torch_ops:
+            rows = self.row_cache.arrange(rows, size, longest) or rows
         state = self._state
         state.load(rows, size, longest, self._first_tokens)
         if self.captures:  # few graphs: each for a power of two of chunks
@@ -351,12 +364,12 @@ class Runner:
         return self._graphs[key].replay
 
     def _step(self, size: int, longest: int) -> None:
-        state, columns = self._state, self._state.columns
+        state, columns, held = self._state, self._state.columns, self.row_cache.held
         hidden = self.decoder.hidden(
             columns["token"][:size],
             columns["adapter"][:size] if self._adapters else None,
-            self.kit,
-            self.memory.layers(),
+            row_cache if held else self.kit,
+            self.row_cache.layers() if held else self.memory.layers(),
             state.pages(size, longest),
         )
         logits = state.logits_BV[:size]

@@ -40,9 +40,11 @@ class Scheduler:
         max_rows: int,
         grow: Callable[[int], bool] = lambda blocks: False,
         capacity: Callable[[], int] | None = None,
+        on_release: Callable[[Row], None] = lambda row: None,
     ) -> None:
         """`grow` is asked for so many blocks in all and says whether there are more than before;
-        `capacity` says how many there can ever be."""
+        `capacity` says how many there can ever be; `on_release` is called before a row's blocks
+        may be another's."""
         self.cache, self.max_rows = cache, max_rows
         self.waiting: deque[Row] = deque()
         self.rows: dict[int, Row] = {}  # admitted, oldest first, by identity
@@ -50,7 +52,7 @@ class Scheduler:
         self._readers: dict[Hashable, Row] = {}
         self._failed: list[Row] = []
         self._at_once = max_rows  # fewer after memory ran out
-        self._grow = grow
+        self._grow, self._on_release = grow, on_release
         self._capacity = capacity or (lambda: cache.size - 1)
 
     def add(self, row: Row) -> None:
@@ -115,11 +117,12 @@ class Scheduler:
 
     def speaking(self, steps: int) -> list[Row]:
         """The rows that draw, with blocks for so many steps each."""
-        for row in self._drawing():
+        rows = self._drawing()
+        for row in rows:
             while id(row) in self.rows and not self.cache.extend(row, positions_after(row, steps)):
                 if not self._grow(self.cache.size + len(self.rows)):
                     self._preempt()
-        return self._drawing()
+        return [row for row in rows if id(row) in self.rows]
 
     def lacks_blocks(self, steps: int) -> bool:
         """Whether the cache has to grow, or a row to make room, before so many steps."""
@@ -186,6 +189,7 @@ class Scheduler:
 
     def _release(self, row: Row) -> None:
         del self.rows[id(row)]
+        self._on_release(row)
         self.cache.release(row)
         row.computed = row.queued = 0
 

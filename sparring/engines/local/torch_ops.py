@@ -59,17 +59,25 @@ def gate(both_N2I: Tensor, gelu: bool = False) -> Tensor:
 def rotate(qkv_NX: Tensor, layer: Layer, cache: Cache, pages: Pages, eps: float) -> Tensor:
     """Queries and keys normed and turned to their positions; keys and values written to their
     blocks."""
-    keys, values = cache
-    K, _, _, D = keys.shape
+    K, _, _, D = cache[0].shape
+    q_NQD, *new = turned(qkv_NX, layer, K, D, pages, eps)
+    for tensor, new_NKD in zip(cache, new, strict=True):
+        tensor.view(K, -1, D).index_copy_(1, _cells(pages), new_NKD.transpose(0, 1))
+    return q_NQD
+
+
+def turned(
+    qkv_NX: Tensor, layer: Layer, K: int, D: int, pages: Pages, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values, the first two normed and turned to their positions."""
     all_NYD = qkv_NX.view(len(qkv_NX), -1, D)
-    q, k, v = all_NYD[:, : -2 * K], all_NYD[:, -2 * K : -K], all_NYD[:, -K:]
+    qk_NYD, v_NKD = all_NYD[:, :-K], all_NYD[:, -K:]
     if layer.head_norms is not None:
-        q, k = (_norm(x, w, eps, layer.norm) for x, w in zip((q, k), layer.head_norms, strict=True))
+        both = zip((qk_NYD[:, :-K], qk_NYD[:, -K:]), layer.head_norms, strict=True)
+        qk_NYD = torch.cat([_norm(x, weight, eps, layer.norm) for x, weight in both], 1)
     if layer.rope is not None:
-        q, k = (_turned(x, *_angles(pages, layer.rope)) for x in (q, k))
-    for tensor, new in ((keys, k), (values, v)):
-        tensor.view(K, -1, D).index_copy_(1, _cells(pages), new.transpose(0, 1))
-    return q
+        qk_NYD = _turned(qk_NYD, *_angles(pages, layer.rope))
+    return qk_NYD[:, :-K], qk_NYD[:, -K:], v_NKD
 
 
 def _angles(pages: Pages, rope: Rope) -> tuple[Tensor, Tensor]:
@@ -103,14 +111,14 @@ def attend(q_NQD: Tensor, layer: Layer, cache: Cache, pages: Pages, scale: float
     """Each token's queries over the positions of its row up to its own."""
     K, _, _, D = cache[0].shape
     N, Q, _ = q_NQD.shape
-    wide = -(-pages.longest // _CHUNK) * _CHUNK  # positions of each row that are looked at
+    wide = -(-pages.longest // BLOCK) * BLOCK  # positions of each row that are looked at
     out_NQD = torch.empty_like(q_NQD)
     at_once = max(1, _CELLS // (K * wide * D))
     for start in range(0, len(pages.row_M), at_once):
         key = (start, layer.window)
         if key not in pages.memo:
             part = slice(start, start + at_once)
-            pages.memo[key] = _tiles(pages, part, wide, layer.window, Q // K)
+            pages.memo[key] = _tiles(pages, part, wide, layer.window, Q // K, q_NQD.dtype)
         _attend_tiles(q_NQD, out_NQD, cache, pages.memo[key], scale)
     return out_NQD.view(N, Q * D)
 
@@ -121,26 +129,32 @@ class _Tiles(NamedTuple):
     token_MT: Tensor
     real_MT: Tensor
     block_X: Tensor
-    hidden_MYS: Tensor  # Y: the queries of all tokens of a tile to one key head
+    bias_MYS: Tensor  # Y: the queries of all tokens of a tile to one key head, padded
 
 
-def _tiles(pages: Pages, part: slice, wide: int, window: int, G: int) -> _Tiles:
+def _tiles(pages: Pages, part: slice, wide: int, window: int, G: int, dtype: torch.dtype) -> _Tiles:
     first_M, count_M = pages.first_M[part], pages.count_M[part]
     step_T = torch.arange(pages.tile)
     token_MT = first_M[:, None] + torch.minimum(step_T, count_M[:, None] - 1)
-    position_MT1 = pages.position_N[token_MT][..., None]
-    here_S = torch.arange(wide)
-    hidden_MTS = here_S > position_MT1
-    if window:
-        hidden_MTS |= here_S <= position_MT1 - window
+    bias_MTS = hidden_bias(pages.position_N[token_MT], wide, window, dtype)
     blocks = wide // BLOCK
     table_BW = F.pad(pages.table_BW, (0, max(0, blocks - pages.table_BW.shape[1])))[:, :blocks]
     return _Tiles(
         token_MT,
         step_T < count_M[:, None],
         table_BW[pages.row_M[part]].flatten(),
-        hidden_MTS.repeat_interleave(G, 1),
+        F.pad(bias_MTS.repeat_interleave(G, 1), (0, 0, 0, -pages.tile * G % ROWS)),
     )
+
+
+def hidden_bias(position: Tensor, wide: int, window: int, dtype: torch.dtype) -> Tensor:
+    """What is added to the scores of so many positions for a token at each of these: minus infinity
+    where it does not look."""
+    here_S = torch.arange(wide)
+    hidden = here_S > position[..., None]
+    if window:
+        hidden |= here_S <= position[..., None] - window
+    return torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
 
 
 def _attend_tiles(
@@ -149,38 +163,31 @@ def _attend_tiles(
     K, _, _, D = cache[0].shape
     M, T = tiles.token_MT.shape
     G = q_NQD.shape[1] // K
-    # Drawing: one token a row, all rows at once, in their order.
-    drawing = T == 1 and len(q_NQD) == M
-    q_MTQD = q_NQD if drawing else q_NQD[tiles.token_MT]
-    q = q_MTQD.view(M, T, K, G, D).permute(2, 0, 1, 3, 4).reshape(K * M, T * G, D)
-    if spare := -T * G % ROWS:
-        q = F.pad(q, (0, 0, 0, spare))
-    keys, values = (t.index_select(1, tiles.block_X).view(K * M, -1, D) for t in cache)
-    S = keys.shape[1]
-    score = torch.bmm(q, keys.transpose(1, 2)).mul_(scale).view(K, M, -1, S)
-    score[:, :, : T * G].masked_fill_(tiles.hidden_MYS, -torch.inf)
-    weight = score.sub_(score.amax(-1, keepdim=True)).exp_().view(K * M, -1, S // _CHUNK, _CHUNK)
-    total = _in_order(weight.sum(-1).unbind(-1))
-    mixed = _in_order(
-        [
-            torch.bmm(weight[:, :, c], values[:, c * _CHUNK : (c + 1) * _CHUNK])
-            for c in range(S // _CHUNK)
-        ]
+    q_KMYD = (
+        (q_NQD[tiles.token_MT] * scale).view(M, T, K, G, D).permute(2, 0, 1, 3, 4).flatten(2, 3)
     )
-    out = mixed.div_(total[..., None])[:, : T * G].view(K, M, T, G, D).permute(1, 2, 0, 3, 4)
-    if drawing:
-        out_NQD.copy_(out.reshape(M, K * G, D))
-    elif T == 1:
-        out_NQD[tiles.token_MT[:, 0]] = out.reshape(M, K * G, D)
-    else:
-        out_NQD[tiles.token_MT[tiles.real_MT]] = out.reshape(M, T, K * G, D)[tiles.real_MT]
+    keys, values = (t.index_select(1, tiles.block_X).view(K * M, -1, D) for t in cache)
+    out = attention(
+        F.pad(q_KMYD, (0, 0, 0, -T * G % ROWS)),
+        keys.transpose(1, 2),
+        values,
+        tiles.bias_MYS,
+    )
+    out_MTQD = out[:, :, : T * G].view(K, M, T, G, D).permute(1, 2, 0, 3, 4).flatten(2, 3)
+    out_NQD[tiles.token_MT[tiles.real_MT]] = out_MTQD[tiles.real_MT]
 
 
-def _in_order(parts: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+def attention(q_ABYD: Tensor, key_XDS: Tensor, value_XSD: Tensor, bias: Tensor) -> Tensor:
+    """Scaled queries over keys and values (X: A × B), a multiple of ROWS of them. What is summed
+    over positions goes by chunks of fixed size, one after another: zeros at the end, that others
+    with more positions cause, move no bit."""
+    score_ABYS = torch.bmm(q_ABYD.flatten(0, 1), key_XDS).view(*q_ABYD.shape[:3], -1).add_(bias)
+    weight_XYS = score_ABYS.softmax(-1).flatten(0, 1)
+    total_XYD = torch.bmm(weight_XYS[..., :_CHUNK], value_XSD[:, :_CHUNK])
+    for start in range(_CHUNK, value_XSD.shape[1], _CHUNK):
+        part = slice(start, start + _CHUNK)
+        total_XYD += torch.bmm(weight_XYS[..., part], value_XSD[:, part])
+    return total_XYD.view(q_ABYD.shape)
 
 
 def draw(
@@ -202,7 +209,11 @@ def advance(
     token_B: Tensor, logprob_B: Tensor, state: dict[str, Tensor], turn: Tensor, tokens: Tensor,
     logprobs: Tensor,
 ) -> None:  # fmt: skip
-    """Note what was drawn; there is one step only in a chunk."""
-    rows = len(token_B)
-    tokens[0, :rows], logprobs[0, :rows], state["token"][:rows] = token_B, logprob_B, token_B
+    """Note what was drawn, and go on to the next position."""
+    rows, step = len(token_B), int(turn[0])
+    tokens[step, :rows], logprobs[step, :rows], state["token"][:rows] = token_B, logprob_B, token_B
+    turn[:rows] += 1
     state["drawn"][:rows] += 1
+    # A row that has drawn all it may stays where it is: there is no block for what would follow.
+    state["left"][:rows] -= 1
+    state["position"][:rows] += state["left"][:rows] > 0
