@@ -31,6 +31,8 @@ NOT_HERE = {
     "make setup": "it makes the environment that these tests are run from",
     "make test": "it runs these tests",
     "make demo": "tests/test_makefile.py runs it",
+    "sparring doctor": "it tries everything out: tests/cli/test_command_line.py asks it once",
+    ".venv/bin/sparring doctor": "as above",
     "sparring view": "tests/view/test_browser.py runs it, and it serves until it is stopped",
     "make lock": "it asks the network for versions; tests/release/test_pins.py reads what it wrote",
     "make compat": "it installs other versions of transformers from the network",
@@ -144,14 +146,10 @@ class Trained:
     def __init__(self, kept: Path) -> None:
         self.kept = kept
         self.done: dict[tuple[str, ...], Path] = {}
-        self.of_doctor: tuple[int, str] | None = None
 
     def run(self, words: list[str]) -> tuple[int, str]:
         if "--run" in words and "--resume" not in words:  # a page may say the same run twice
             shutil.rmtree(words[words.index("--run") + 1], ignore_errors=True)
-        if words == ["doctor"]:  # on three pages; it starts processes to see what works in them
-            self.of_doctor = self.of_doctor or sparring(*words)
-            return self.of_doctor
         if words[0] != "train" or "--run" in words:
             return sparring(*words, stdin="1\n2\n3\n" * 9)  # for whoever is to play
         key = tuple(words)

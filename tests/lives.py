@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -61,6 +62,16 @@ class Begun:
     @property
     def pid(self) -> int:
         return int(self.process.pid)
+
+    def line(self, start: str, seconds: float = 240) -> str:
+        """The first line that it prints which begins so, once it is there."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self.process.exitcode is None:
+            for line in Path(self._streams.name, "stdout").read_text().splitlines(keepends=True):
+                if line.startswith(start) and line.endswith("\n"):
+                    return line.strip()
+            time.sleep(0.02)
+        raise AssertionError(self.end(0))
 
     def end(self, seconds: float = 240) -> Life:
         self.process.join(seconds)

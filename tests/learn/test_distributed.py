@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from lives import _server, facts, sparring, train
+from lives import _server, facts, helpers_are_forks, sparring, train
 from safetensors.torch import load_file
 
 from sparring.core.errors import ConfigError
@@ -234,7 +234,7 @@ def test_two_processes_finetune_as_one_does(tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text(DATA)
     words = ("finetune", "--model", "nano", "--data", "data.jsonl", "--epochs", 2, "--batch", 4)
     words += ("--lora-dropout", 0, "--lr", 1e-2, "--out")
-    life = sparring(*words, "two", "--processes", 2, cwd=tmp_path, first=one_thread)
+    life = sparring(*words, "two", "--processes", 2, cwd=tmp_path, first=helpers_are_forks)
     assert life.code == 0, life.err
     life = sparring(*words, "one", cwd=tmp_path)
     assert life.code == 0, life.err
@@ -295,6 +295,6 @@ def assert_fitted_alike(two: Path, one: Path) -> None:
 def test_what_several_cannot_begin_is_refused_by_all(tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text(DATA)
     words = ("--model", "nanoo", "--data", "data.jsonl", "--out", "out", "--processes", 2)
-    life = sparring("finetune", *words, cwd=tmp_path, first=one_thread)
+    life = sparring("finetune", *words, cwd=tmp_path, first=helpers_are_forks)
     assert life.code == 2 and "nanoo" in life.err and "Traceback" not in life.err
     assert [p.name for p in tmp_path.iterdir()] == ["data.jsonl"]

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: 
 # Larger steps than the recipe's, so that a difference in the last digit would grow.
 LOUD = ("tracking.tensorboard=false", "learn.lr=1e-3", "learn.critic_lr=1e-2", "evaluate.every=3")
 TWO = (*LOUD, "games.adversarial_tests.stages=[informal, code]", "collect.episodes=8")
+FEW = ("collect.episodes=2", "evaluate.games=1")
 
 
 def smoke(*overrides: str) -> Config:
@@ -85,7 +86,8 @@ def test_only_the_stage_in_training_trains_and_only_one_seat_learns() -> None:
 
 
 def test_the_whole_recipe_on_nano(tmp_path: Path) -> None:
-    life = sparring("train", "adversarial", "--smoke", *LOUD, cwd=tmp_path)
+    words = ("train", "adversarial", "--smoke", *LOUD, "collect.episodes=16")
+    life = sparring(*words, cwd=tmp_path)
     assert life.code == 0, life.err
     run = RunDir.existing(tmp_path / "runs" / "adversarial-smoke")
     before, *lines = facts(run.path)
@@ -144,7 +146,7 @@ def test_each_name_has_its_json(finished: Path) -> None:
 
 
 def test_names_come_every_so_many_epochs_and_their_steps_are_kept(tmp_path: Path) -> None:
-    run = train(smoke(*TWO, "schedule.every=2", "checkpoint.keep=1"), tmp_path / "run")
+    run = train(smoke(*TWO, *FEW, "schedule.every=2", "checkpoint.keep=1"), tmp_path / "run")
     names = {p.name for p in run.checkpoints.glob("checkpoint_stage_*") if p.is_symlink()}
     assert names == {f"checkpoint_stage_{s}_epoch_{e}" for s in (1, 2) for e in (2, 3)}
     assert {2, 3, 5, 6} <= set(checkpoint.steps(run.checkpoints))
@@ -223,7 +225,7 @@ def test_a_checkpoint_of_another_architecture_or_device_is_refused(
     run = copied(finished, tmp_path)
     with pytest.raises(ConfigError, match=r"another config \(learn\.lora_r differ\)"):
         train(smoke(*TWO, "learn.lora_r=4"), run, resume=True)
-    other = train(smoke(*TWO, "learn.lora_r=4"), tmp_path / "other")
+    other = train(smoke(*TWO, *FEW, "learn.lora_r=4"), tmp_path / "other")
     stray = run / "checkpoints" / "step_000006"
     shutil.rmtree(stray)
     shutil.copytree(other.checkpoints / "step_000006", stray)
@@ -280,7 +282,7 @@ def test_a_sixth_stage_is_played_scheduled_and_named(tmp_path: Path) -> None:
         "{name: review, instruction: Look for a mistake., sees: [pseudocode]}, code]"
     )
     schedule = "schedule={enabled: true, discriminator: 0, generator: 1, alternating: 0}"
-    run = train(smoke(*LOUD, stages, schedule, "collect.episodes=4"), tmp_path / "run")
+    run = train(smoke(*LOUD, stages, schedule, *FEW), tmp_path / "run")
     lines = facts(run.path)[1:]
     assert [line["schedule/stage"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert (run.checkpoints / "checkpoint_stage_6_epoch_1").is_symlink()
