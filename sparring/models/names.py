@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sparring.core.errors import ConfigError, nearest
 from sparring.core.scripted import PROGRAMS
+from sparring.run.machine import unreachable
 from sparring.run.rundir import known_runs
-from sparring.tasks.hub import unreachable
 
 BUILT_IN = ("nano", "smollm2")
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,14 +13,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from sparring.core.errors import ConfigError
 from sparring.run.config import Config
 from sparring.run.rundir import RunDir
 from sparring.run.sections import why_not_ahead
 
-_WAIT_S = 3.0  # for a name to be found and a connection to open, before a machine counts as offline
+REACH_S = 2.5  # seconds that the hub has to answer at all, in any way
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
 _AMPERE = (8, 0)  # the first CUDA capability with bf16 in hardware; older ones only imitate it
 _TURING_AND_VOLTA = (7, 0)  # the first with fast float16
 # GPU memory in GB, at least -> replies at once (each holds its key-value cache), tokens per pass
@@ -156,7 +155,7 @@ def settle(
 def prepare(config: Config, folder: Path, say: Callable[[str], None], *, resume: bool) -> Config:
     """Look, choose, tell the libraries and the person; the config to run with."""
     machine = detect(look_for_network=needs_network(config, os.environ))
-    check(config, machine)
+    check_device(config.engine.device, machine, "engine.device")
     begun = resume and (folder / "config.yaml").exists()
     settled, choices = settle(config, machine, RunDir(folder).config() if begun else None)
     if any(choice.key == "offline" for choice in choices):
@@ -168,12 +167,8 @@ def prepare(config: Config, folder: Path, say: Callable[[str], None], *, resume:
     return settled
 
 
-def check(config: Config, machine: Machine) -> None:
-    """Refuse a device that is not there, before anything is written."""
-    check_device(config.engine.device, machine, "engine.device")
-
-
 def check_device(device: str, machine: Machine, option: str = "the device") -> None:
+    """Refuse a device that is not there, before anything is written."""
     kind, _, index = device.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()):
         raise ConfigError(f"{option} is {device!r}; it is auto, cpu, cuda, or one GPU, as cuda:1")
@@ -211,15 +206,10 @@ def needs_network(config: Config, environment: Mapping[str, str]) -> bool:
 
 def detect(*, look_for_network: bool = False) -> Machine:
     """This machine, as it is. Nothing here waits longer than a few seconds."""
-    offline = next((v for v in _OFFLINE if _is_on(os.environ.get(v))), "")
-    network = _reaches_network() if look_for_network and not offline else None
-    return replace(
-        _hardware(), slurm_job=os.environ.get("SLURM_JOB_ID", ""), network=network,
-        offline_by=offline,
-    )  # fmt: skip
-
-
-_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+    offline = offline_variable()
+    network = not unreachable() if look_for_network and not offline else None
+    job = os.environ.get("SLURM_JOB_ID", "")
+    return replace(_hardware(), slurm_job=job, network=network, offline_by=offline)
 
 
 def release_free_memory() -> None:
@@ -227,10 +217,6 @@ def release_free_memory() -> None:
     and tensors of ever other sizes leave more and more of it."""
     with suppress(AttributeError):  # glibc's alone
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def _is_on(value: str | None) -> bool:
-    return (value or "").strip().lower() in ("1", "true", "yes", "on")
 
 
 @cache
@@ -275,22 +261,30 @@ def cores() -> int:
         return allowed
 
 
-def _reaches_network(open_connection: Callable[..., Any] = socket.create_connection) -> bool:
-    """Whether the hub, or the proxy before it, takes a connection. Asked in a thread: looking up a
-    name heeds no time-out of ours."""
-    proxy = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
-    address = urlsplit(proxy or os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
-    port = address.port or (443 if address.scheme == "https" else 80)
-    answered = threading.Event()
+def unreachable() -> str:
+    """Why the hub does not answer, itself or through a proxy; nothing where it does. Asked in a
+    thread that is left behind: looking up a name heeds no time-out of ours."""
+    if variable := offline_variable():
+        return f"{variable} is set"
+    import httpx
+
+    url = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    reason = [f"no answer within {REACH_S} s"]
 
     def ask() -> None:
         try:
-            open_connection((address.hostname, port), timeout=_WAIT_S).close()
-            answered.set()
-        except OSError:
-            return
+            httpx.head(url, timeout=REACH_S)
+            reason[0] = ""
+        except (httpx.HTTPError, OSError, ValueError) as error:
+            reason[0] = str(error) or type(error).__name__
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
-    thread.join(_WAIT_S)
-    return answered.is_set()
+    thread.join(REACH_S)
+    return reason[0]
+
+
+def offline_variable() -> str:
+    """The variable that says to stay offline, if one is set."""
+    words = {name: os.environ.get(name, "").strip().lower() for name in _OFFLINE}
+    return next((name for name, word in words.items() if word in ("1", "true", "yes", "on")), "")

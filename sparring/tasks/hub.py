@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sparring.core.errors import ConfigError
-
-REACH_S = 2.5  # seconds that the hub has to answer at all, in any way
+from sparring.run.machine import unreachable
+from sparring.run.rundir import write_whole
 
 
 def load_hub(source: str, library: Callable[[], Any]) -> Any:
@@ -40,30 +39,6 @@ def load_hub(source: str, library: Callable[[], Any]) -> Any:
             "FILE.jsonl of a command, tasks.source=FILE.jsonl or math.gsm8k.data=FILE.jsonl of a "
             "recipe"
         ) from error
-
-
-def unreachable() -> str:
-    """Why the hub does not answer, or nothing. A name that does not resolve can block for long, so
-    the question is asked in a thread that is left behind."""
-    for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
-        if os.environ.get(variable, "").upper() in ("1", "ON", "YES", "TRUE"):
-            return f"{variable} is set"
-    import httpx
-
-    url = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-    reason = [f"no answer within {REACH_S} s"]
-
-    def ask() -> None:
-        try:
-            httpx.head(url, timeout=REACH_S)
-            reason[0] = ""
-        except (httpx.HTTPError, OSError, ValueError) as error:
-            reason[0] = str(error) or type(error).__name__
-
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(REACH_S)
-    return reason[0]
 
 
 def _cached(name: str) -> bool:
@@ -93,7 +68,6 @@ def _from_cache(datasets: Any) -> Iterator[None]:
 
 def save(source: str, out: Path, split: str | None) -> int:
     """Write a source's rows as JSONL, each with its split where the source has splits."""
-    from sparring.run.rundir import write_whole
     from sparring.tasks.source import read_rows
 
     if out.suffix != ".jsonl":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import socket
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 import torch
@@ -105,20 +107,27 @@ def test_one_of_two_gpus_plays_while_the_other_learns_where_that_can_be_had() ->
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
-    asked = plain(engine={"device": "cuda"})
     with pytest.raises(ConfigError, match=r"engine\.device is .cuda. .*no GPU"):
-        machines.check(asked, CPU)
-    machines.check(asked, H200)
+        machines.check_device("cuda", CPU, "engine.device")
+    machines.check_device("cuda", H200)
+
+
+@pytest.fixture
+def online(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that has not said that it is offline, and has no proxy."""
+    offline = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+    proxies = (f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO"))
+    for name in (*offline, *proxies):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
 def test_a_variable_keeps_everything_offline(
-    monkeypatch: pytest.MonkeyPatch, variable: str
+    monkeypatch: pytest.MonkeyPatch, online: None, variable: str
 ) -> None:
-    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, "1")
-    monkeypatch.setattr(machines, "_reaches_network", lambda: pytest.fail("it asked the network"))
+    monkeypatch.setattr(httpx, "head", lambda *a, **k: pytest.fail("it asked the network"))
     found = machines.detect(look_for_network=True)
     assert found.offline_by == variable
     _, choices = settle(plain(), found)
@@ -136,40 +145,48 @@ def test_offline_is_told_to_the_libraries_but_not_against_a_persons_word() -> No
 
 
 def test_a_network_that_swallows_everything_costs_seconds_not_forever(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, online: None
 ) -> None:
-    monkeypatch.setattr(machines, "_WAIT_S", 0.2)
+    monkeypatch.setattr(machines, "REACH_S", 0.2)
     given_up = threading.Event()
 
     def swallow(*args: object, **kwargs: object) -> None:
         given_up.wait(30)
         raise OSError("at last")
 
+    monkeypatch.setattr(httpx, "head", swallow)
     started = time.monotonic()
-    assert not machines._reaches_network(swallow)
+    assert machines.unreachable() == "no answer within 0.2 s"
     assert time.monotonic() - started < 5
     given_up.set()
 
     def refuse(*args: object, **kwargs: object) -> None:
         raise OSError("no route")
 
-    assert not machines._reaches_network(refuse)
+    monkeypatch.setattr(httpx, "head", refuse)
+    monkeypatch.setattr(machines, "REACH_S", 30)
+    assert machines.unreachable() == "no route"
+    assert machines.detect(look_for_network=True).network is False
 
 
-def test_a_proxy_stands_for_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
+def test_a_proxy_stands_for_the_network(monkeypatch: pytest.MonkeyPatch, online: None) -> None:
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
 
-    class Open:
-        def close(self) -> None:
-            asked.append("closed")
+        def serve() -> None:
+            connection, _ = proxy.accept()
+            asked.append(connection.recv(4096))
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            connection.close()
 
-    def connect(address: object, timeout: float) -> Open:
-        asked.append(address)
-        return Open()
-
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
-    assert machines._reaches_network(connect)
-    assert asked == [("proxy.example", 3128), "closed"]
+        thread = threading.Thread(target=serve)
+        thread.start()
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        monkeypatch.setenv("HF_ENDPOINT", "http://hub.example")
+        monkeypatch.setattr(machines, "REACH_S", 30)
+        assert machines.unreachable() == ""
+        thread.join()
+    assert asked[0].startswith(b"HEAD http://hub.example/ ")
 
 
 def test_the_network_is_asked_for_only_where_something_needs_it(tmp_path: Path) -> None:
