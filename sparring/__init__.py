@@ -48,25 +48,16 @@ if hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1) / 2:
     # depends on it.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-_WHERE = {
-    **dict.fromkeys(
-        ("Policy", "Run", "evaluate", "load_config", "load_policy", "load_run", "play", "train"),
-        "sparring.api",
-    ),
-    **dict.fromkeys(("Forfeit", "Frame", "Game", "Outcome"), "sparring.core.game"),
-    **dict.fromkeys(
-        (
-            *("Episode", "Request", "Sample", "Sampling", "Task", "Turn"),
-            *("Verdict", "View", "VoidGame"),
-        ),
-        "sparring.core.types",
-    ),
-    "Player": "sparring.core.table",
-    "Table": "sparring.core.table",
-    "ConfigError": "sparring.core.errors",
-    "Plugin": "sparring.core.plugin",
-    "load_game": "sparring.run.games",
+_PUBLIC = {
+    "api": "Policy Run evaluate load_config load_policy load_run play train",
+    "core.errors": "ConfigError",
+    "core.game": "Forfeit Frame Game Outcome",
+    "core.plugin": "Plugin",
+    "core.table": "Player Table",
+    "core.types": "Episode Request Sample Sampling Task Turn Verdict View VoidGame",
+    "run.games": "load_game",
 }
+_WHERE = {name: f"sparring.{module}" for module in _PUBLIC for name in _PUBLIC[module].split()}
 
 __all__ = [
     "ConfigError",

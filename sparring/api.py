@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -268,21 +268,8 @@ def outside_loop(work: Callable[[], T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return work()
-    outcome: list[T] = []
-    failure: list[BaseException] = []
-
-    def target() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as error:  # raised again where it was asked for
-            failure.append(error)
-
-    thread = threading.Thread(target=target, name="sparring")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    with ThreadPoolExecutor(1, thread_name_prefix="sparring") as thread:
+        return thread.submit(work).result()
 
 
 def _pandas() -> Any:

@@ -9,6 +9,9 @@ import socket
 import sys
 from importlib import metadata
 
+from sparring.core.errors import ConfigError
+from sparring.run.outputs import listen
+
 
 def problems(version: str, gpus: int, visible_gpus: int, port_in_use: int | None) -> list[str]:
     """What stands in the way here, each with what to do."""
@@ -30,12 +33,10 @@ def problems(version: str, gpus: int, visible_gpus: int, port_in_use: int | None
 
 
 def port_is_free(port: int) -> bool:
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            one.bind(("", port))
-        except OSError:
-            return False
+    try:
+        listen("", port).close()
+    except ConfigError:
+        return False
     return True
 
 

@@ -6,7 +6,6 @@ import atexit
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +15,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # every command looks here, and --help must answer at once
     from sparring.run.config import Config
-
-_KEYS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-
 
 _PARENT = "SPARRING_PARENT"
 _DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
@@ -75,26 +71,29 @@ def _ends_with_the_first() -> Iterator[None]:
 
 
 def start_helpers(processes: int) -> None:
-    """Run this very command in further processes; they end with this one."""
+    """Run this very command in further processes, which `helps` tells apart by their rank; they end
+    with this one."""
     if processes == 1:
         return
     from sparring.core.errors import ConfigError
+    from sparring.run.outputs import listen
 
     if os.environ.get("WORLD_SIZE"):
         raise ConfigError(
             "a launcher has started this process already (WORLD_SIZE is set): say how many "
             "processes there, not with --processes"
         )
-    values = ("0", "0", str(processes), "127.0.0.1", str(_free_port()))
-    os.environ |= dict(zip(_KEYS, values, strict=True))
+    with listen("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(processes)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     started = []
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # frames of C++ when the first one leaves
     for rank in range(1, processes):
         position = {"RANK": str(rank), "LOCAL_RANK": str(rank), _PARENT: str(os.getpid())}
-        words = _without_processes(sys.argv[1:])
         started.append(
             subprocess.Popen(
-                [sys.executable, "-m", "sparring", *words],
+                [sys.executable, "-m", "sparring", *sys.argv[1:]],
                 env=os.environ | position,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -133,18 +132,3 @@ def _end(started: list[subprocess.Popen[bytes]]) -> None:
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             process.kill()
             process.wait()
-
-
-def _without_processes(words: list[str]) -> list[str]:
-    kept, skip = [], False
-    for word in words:
-        if not skip and word != "--processes" and not word.startswith("--processes="):
-            kept.append(word)
-        skip = word == "--processes"
-    return kept
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

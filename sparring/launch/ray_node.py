@@ -11,8 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from sparring.core.errors import ConfigError
@@ -34,7 +33,8 @@ def main(words: list[str] | None = None) -> int:
     command = [word for word in asked.command if word != "--"]
     if asked.head.split(".")[0] != own_name():
         return _join(asked)
-    with _started(["--head", f"--port={asked.port}", "--include-dashboard=false"]):
+    ray = _start(["--head", f"--port={asked.port}", "--include-dashboard=false"])
+    try:
         address = f"{socket.gethostbyname(socket.gethostname())}:{asked.port}"
         try:
             _wait_for_nodes(address, asked.nodes)
@@ -47,6 +47,8 @@ def main(words: list[str] | None = None) -> int:
         for number in SIGNALS:  # they are for the run, which leaves in good order
             signal.signal(number, lambda n, frame: process.send_signal(_passed_on(n)))
         return process.wait()
+    finally:
+        _stop(ray)
 
 
 def _passed_on(number: int) -> int:
@@ -80,16 +82,6 @@ def _reachable(head: str, port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-@contextmanager
-def _started(words: list[str]) -> Iterator[None]:
-    """The time in which Ray runs on this node."""
-    ray = _start(words)
-    try:
-        yield
-    finally:
-        _stop(ray)
 
 
 def _start(words: list[str]) -> subprocess.Popen[bytes]:

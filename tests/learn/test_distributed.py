@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Sample
-from sparring.launch.processes import _end, _without_processes
+from sparring.launch.processes import _end
 from sparring.learn.distributed.distributed_learner import check_shard
 from sparring.learn.distributed.world import World
 from sparring.run.config import LearnConfig, load_recipe
@@ -190,11 +190,6 @@ def test_launchers_do_not_nest(tmp_path: Path) -> None:
 
 def as_if_launched() -> None:
     os.environ |= {"WORLD_SIZE": "2", "RANK": "0"}
-
-
-def test_the_words_of_a_helper_are_those_of_the_first() -> None:
-    words = ["train", "kuhn", "--processes", "4", "seed=1", "--processes=2", "--smoke"]
-    assert _without_processes(words) == ["train", "kuhn", "seed=1", "--smoke"]
 
 
 def test_helpers_that_are_still_starting_are_not_waited_for() -> None:
