@@ -22,8 +22,7 @@ from test_bad_input import SMALL, sparring
 
 from sparring.cli.app import app
 from sparring.run.config import Config, load_recipe, recipe_names
-from sparring.run.game_options import option_types
-from sparring.run.games import game_class
+from sparring.run.games import game_class, option_types
 from sparring.run.rundir import RunDir
 from sparring.run.sections import Section
 

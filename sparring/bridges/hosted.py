@@ -14,7 +14,7 @@ from sparring.core.errors import UnknownName, nearest
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Player, Table
 from sparring.core.types import Episode, Message, Task, Turn, VoidGame
-from sparring.run.game_options import Count, Seconds
+from sparring.run.games import Count, Seconds
 
 PATIENCE = 300.0  # seconds for what is asked before anything is played
 _SEEDS = 2**31  # NumPy's old generators take no larger seed

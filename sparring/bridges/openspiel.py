@@ -26,7 +26,7 @@ from sparring.core.table import Table
 from sparring.core.tree import Branch, Infoset, Tree, TreeTooLarge, cost_of_forfeit, grow
 from sparring.core.types import Task, Turn, View, VoidGame
 from sparring.evaluation.best_response import best_actions
-from sparring.run.game_options import Count, Tokens
+from sparring.run.games import Count, Tokens
 
 Kind = pyspiel.GameType
 # A board says all that matters in these, however it came about.

@@ -12,7 +12,7 @@ from sparring.bridges.host import Environment, EnvironmentFailed
 from sparring.bridges.hosted import PATIENCE, Hosted, class_of, ids
 from sparring.core.errors import ConfigError
 from sparring.core.game import Game
-from sparring.run.game_options import Count
+from sparring.run.games import Count
 
 _WORKER = "sparring.bridges.textarena_worker"
 

@@ -188,7 +188,7 @@ def export_verifiers(
 ) -> None:
     """Write a package that verifiers' `vf-eval` plays this game with."""
     from sparring.bridges.verifiers_export import export_game
-    from sparring.run.game_options import parse_options
+    from sparring.run.games import parse_options
     from sparring.run.outputs import need_folder
 
     folder = out or Path(f"sparring_{game.replace(':', '_').replace('/', '_')}")

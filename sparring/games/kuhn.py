@@ -11,7 +11,7 @@ from sparring.core.game import Forfeit, Frame, Game, Outcome
 from sparring.core.table import Table
 from sparring.core.tree import Branch, Infoset, Tree, cost_of_forfeit, grow
 from sparring.core.types import Episode, Task, View
-from sparring.run.game_options import Tokens
+from sparring.run.games import Tokens
 
 # A history is a string of "p" (check or fold) and "b" (bet or call). An information set is
 # the mover's own card and the history: "Qpb" holds the queen, checked, and was bet at.

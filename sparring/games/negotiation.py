@@ -16,7 +16,7 @@ from sparring.core.answers import answer, ask, check_style, limit
 from sparring.core.game import Forfeit, Frame, Game, Outcome
 from sparring.core.table import Table
 from sparring.core.types import Episode, Task, View
-from sparring.run.game_options import Tokens
+from sparring.run.games import Tokens
 
 Bundle = dict[str, int]  # good -> how many
 

@@ -16,7 +16,7 @@ from sparring.core.game import Forfeit, Frame, Game, Outcome
 from sparring.core.table import Table
 from sparring.core.tree import Branch, Infoset, Tree, cost_of_forfeit, grow
 from sparring.core.types import Episode, Task, View
-from sparring.run.game_options import Count, Tokens
+from sparring.run.games import Count, Tokens
 
 # A board is nine characters, row by row: "X", "O", or "." for a free cell. X moves first.
 EMPTY = "." * 9

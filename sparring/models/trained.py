@@ -13,8 +13,7 @@ from sparring.core.types import MAIN, Sampling
 from sparring.models.names import need_model
 from sparring.run import checkpoint
 from sparring.run.config import Config, LearnConfig
-from sparring.run.game_options import option_types
-from sparring.run.games import game_class
+from sparring.run.games import game_class, option_types
 from sparring.run.rundir import RunDir, known_runs, read_object
 from sparring.run.servers import server_of
 

@@ -147,18 +147,14 @@ async def in_time(work: Coroutine[Any, Any, Result], seconds: float | None = Non
             while not task.done() and (left := _state.asked_at + _grace() - time.monotonic()) > 0:
                 await asyncio.wait({task}, timeout=min(left, 0.5))
             if not task.done():
-                await _cancel(task)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
                 raise _given_up()
             return task.result()
     finally:
         _state.wake.remove(wake)
         for each in (task, waiting):
             each.cancel()
-
-
-async def _cancel(task: asyncio.Future[Any]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 def _grace() -> float:

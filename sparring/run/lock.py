@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -35,19 +35,15 @@ class Taken(ConfigError):
     """Another process is writing there."""
 
 
-@contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path) -> AbstractContextManager[None]:
     """Nobody else writes the folder while this lasts. One that was made for it and stays empty is
     removed again, so that what is refused leaves nothing behind."""
-    with _locked(folder / LOCK, folder):
-        yield
+    return _locked(folder / LOCK, folder)
 
 
-@contextmanager
-def writing_file(path: Path) -> Iterator[None]:
+def writing_file(path: Path) -> AbstractContextManager[None]:
     """Nobody else writes this file, or a folder that is to appear whole, while this lasts."""
-    with _locked(path.with_name(f".{path.name}{LOCK}"), path):
-        yield
+    return _locked(path.with_name(f".{path.name}{LOCK}"), path)
 
 
 @contextmanager

@@ -119,15 +119,6 @@ def choose_ahead(machine: Machine, device: str, config: Config) -> Choice:
     return Choice("collect.ahead", 1, "one GPU plays while another learns")
 
 
-def choose_network(machine: Machine) -> Choice | None:
-    """Offline where a variable says so or nothing answers; None where all is well or unknown."""
-    if machine.offline_by:
-        return Choice("offline", True, f"{machine.offline_by} is set: local caches, offline W&B")
-    if machine.network is False:
-        return Choice("offline", True, "no network: local caches, offline W&B")
-    return None
-
-
 def settle(
     config: Config, machine: Machine, before: Config | None = None
 ) -> tuple[Config, list[Choice]]:
@@ -148,8 +139,10 @@ def settle(
             choice = replace(choice, value=kept, why="as when the run began")
         setattr(getattr(settled, section), field, choice.value)
         made += [choice] if choice.value else []
-    offline = choose_network(machine)
-    return settled, made + ([offline] if offline else [])
+    if machine.offline_by or machine.network is False:  # None: not looked up
+        why = f"{machine.offline_by} is set" if machine.offline_by else "no network"
+        made.append(Choice("offline", True, f"{why}: local caches, offline W&B"))
+    return settled, made
 
 
 def prepare(config: Config, folder: Path, say: Callable[[str], None], *, resume: bool) -> Config:

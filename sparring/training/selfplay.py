@@ -21,8 +21,7 @@ from sparring.engines.load import load_player
 from sparring.models.trained import trained_sampling
 from sparring.run import interrupt
 from sparring.run.config import parse_yaml
-from sparring.run.game_options import option_types, parse_options
-from sparring.run.games import game_class, load_game
+from sparring.run.games import game_class, load_game, option_types, parse_options
 from sparring.run.lines import in_batches, refuse_others
 from sparring.run.lock import writing
 from sparring.run.rundir import write_json

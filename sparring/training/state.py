@@ -20,7 +20,6 @@ from sparring.models.trained import base_name
 from sparring.run import checkpoint
 from sparring.run.config import Config
 from sparring.run.games import make_games
-from sparring.run.guard import Guard
 from sparring.run.job import resume_latest
 from sparring.run.machine import release_free_memory
 from sparring.run.players import learned_policies
@@ -28,6 +27,7 @@ from sparring.run.rundir import RunDir, RunError
 from sparring.run.schedule import Step, steps_of
 from sparring.training import checkpoint_names, requirements
 from sparring.training.curriculum import Curriculum
+from sparring.training.guard import Guard
 from sparring.training.jobs import DifficultyGate
 from sparring.training.lessons import Teacher, make_teacher
 from sparring.training.opponents import Opponents

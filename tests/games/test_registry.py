@@ -5,8 +5,7 @@ import pytest
 
 from sparring.core.game import Game
 from sparring.core.plugin import names
-from sparring.run.game_options import BadOption, option_types
-from sparring.run.games import game_class, load_game
+from sparring.run.games import BadOption, game_class, load_game, option_types
 
 
 @pytest.mark.parametrize("name", names("games"))

@@ -32,7 +32,7 @@ from sparring.pipelines.adversarial.written_tests import (
     read_inputs,
     read_tests,
 )
-from sparring.run.game_options import Count, Seconds, Tokens
+from sparring.run.games import Count, Seconds, Tokens
 from sparring.tasks.code import (
     Problem,
     extract_code,

@@ -18,7 +18,7 @@ from sparring.judge.python.programs import not_void
 from sparring.pipelines.code.attempts import need_tests
 from sparring.pipelines.code.execution import CodeExecution
 from sparring.pipelines.code.mbpp import ASK, CHAT
-from sparring.run.game_options import Count
+from sparring.run.games import Count
 from sparring.tasks.code import Problem, extract_code, formatted, is_empty, one_return, problem_of
 
 MEASURES = {

@@ -11,7 +11,7 @@ from sparring.core.table import Table
 from sparring.core.types import Task, Verdict
 from sparring.judge.python.judge import Judge
 from sparring.judge.python.programs import make_judge, not_void, ruling, shipped_task
-from sparring.run.game_options import Seconds, Tokens
+from sparring.run.games import Seconds, Tokens
 from sparring.tasks.code import Problem, extract_code, is_empty, problem_of
 
 OUTPUT, SILENT, SYNTAX, BROKEN = 1.0, 0.5, -0.5, -1.0

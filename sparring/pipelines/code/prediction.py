@@ -19,7 +19,7 @@ from sparring.judge.python.programs import (
     ruling,
     shipped_task,
 )
-from sparring.run.game_options import Count, Seconds, Tokens
+from sparring.run.games import Count, Seconds, Tokens
 from sparring.tasks.code import Problem, extract_code, formatted, is_empty, problem_of
 
 _BLOCK = re.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)

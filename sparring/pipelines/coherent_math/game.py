@@ -15,7 +15,7 @@ from sparring.core.table import Table
 from sparring.core.types import Task, Turn, Verdict, VoidGame
 from sparring.judge.math import final_answer, grade
 from sparring.pipelines.coherent_math.questions import ASK, MARK, WordProblem, word_problem
-from sparring.run.game_options import Count, Share
+from sparring.run.games import Count, Share
 from sparring.tasks import choose_task, load_tasks
 
 _END = f"End with a line of {MARK} and the number."

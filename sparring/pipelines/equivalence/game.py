@@ -36,7 +36,7 @@ from sparring.pipelines.equivalence.programs import (
     unusable,
 )
 from sparring.pipelines.equivalence.prompts import SEQ, SINQ
-from sparring.run.game_options import Count, Seconds, Share, Tokens
+from sparring.run.games import Count, Seconds, Share, Tokens
 
 ACCEPTED, REJECTED = "accepted", "rejected"
 # A program's own fault, whatever its verdict is called.

@@ -46,7 +46,7 @@ from sparring.pipelines.matching.tables import (
     value,
     visible_cells,
 )
-from sparring.run.game_options import Count, Tokens
+from sparring.run.games import Count, Tokens
 
 NAMED = len(REVIEWERS)  # the largest table that has names for all
 

@@ -9,7 +9,7 @@ import pytest
 
 from sparring.core.types import Episode, Task
 from sparring.run.config import GuardConfig
-from sparring.run.guard import Guard
+from sparring.training.guard import Guard
 
 WELL = {"learn/entropy": 1.0, "rate/invalid": 0.05, "length/tokens": 20.0}
 

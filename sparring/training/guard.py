@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections import Counter
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparring.core.types import Episode
+from sparring.evaluation.significance import wilson
 from sparring.run.config import GuardConfig
 
 # Where several policies learn, each has an entropy of its own.
@@ -48,7 +48,8 @@ class Guard:
         self.voids = [*self.voids, (len(episodes), dict(reasons))][-self.config.window :]
         games = sum(count for count, _ in self.voids)
         why: Counter[str] = sum((Counter(each) for _, each in self.voids), Counter())
-        if not games or _at_least(why.total(), games) <= self.config.void_ceiling:
+        # By the lower end of the interval: few games prove little.
+        if wilson(why.total(), games)[0] <= self.config.void_ceiling:
             return None
         named = "; ".join(f"{count} × {reason!r}" for reason, count in why.most_common(_REASONS))
         rest = len(why) - _REASONS
@@ -132,11 +133,3 @@ class Guard:
         self.voids = [(games, dict(reasons)) for games, reasons in state.get("voids", [])]
         self.best_score, self.best_step = state["best_score"], state["best_step"]
         self.rollbacks = state["rollbacks"]
-
-
-def _at_least(count: int, of: int) -> float:
-    """The lower end of Wilson's 95 % interval of a share: few games prove little."""
-    z, share = 1.96, count / of
-    middle = share + z * z / (2 * of)
-    spread = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
-    return (middle - spread) / (1 + z * z / of)
