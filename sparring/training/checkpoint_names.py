@@ -70,7 +70,8 @@ def _stands_for(link: Path) -> int | None:
 
 def usable(folder: Path) -> list[str]:
     """The names and steps that can be gone on from."""
-    whole = [s for s in checkpoint.steps(folder) if not damage(folder, s)]
+    steps = checkpoint.steps(folder)
+    whole = [s for s in steps if not checkpoint.damage(folder / checkpoint.step_name(s))]
     names = [
         link.name
         for link in sorted(folder.glob("checkpoint_*"))
@@ -79,19 +80,14 @@ def usable(folder: Path) -> list[str]:
     return [*names, *map(checkpoint.step_name, whole)]
 
 
-def damage(folder: Path, step: int) -> str | None:
-    return checkpoint.damage(folder / checkpoint.step_name(step))
-
-
 def find(folder: Path, word: str) -> int:
     """The step that a name, a step's name or number, or a path to one of these stands for."""
     name = Path(word).name
     step = int(name) if name.isdigit() else checkpoint.step_of((folder / name).resolve().name)
-    problem = None if step is None else damage(folder, step)
     if step is None or not (folder / checkpoint.step_name(step)).is_dir():
-        problem = "there is no such checkpoint"
-    if problem or step is None:
-        raise refused(folder, name, problem or "")
+        raise refused(folder, name, "there is no such checkpoint")
+    if problem := checkpoint.damage(folder / checkpoint.step_name(step)):
+        raise refused(folder, name, problem)
     return step
 
 

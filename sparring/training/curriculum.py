@@ -16,7 +16,10 @@ class Curriculum:
     def __init__(self, config: Config, games: Mapping[str, Game]) -> None:
         self.config, self.goal = config.curriculum, dict(games)
         self.levels = {
-            name: [_at_level(config, name, options) for options in one.levels] + [games[name]]
+            name: [
+                *(make_games({name: config.games[name] | options})[name] for options in one.levels),
+                games[name],
+            ]
             for name, one in self.config.items()
         }
         self.reached = dict.fromkeys(self.levels, 0)
@@ -24,10 +27,8 @@ class Curriculum:
 
     def games(self) -> dict[str, Game]:
         """Every game with the options that are played now."""
-        return {name: self._now(name, game) for name, game in self.goal.items()}
-
-    def _now(self, name: str, game: Game) -> Game:
-        return self.levels[name][self.reached[name]] if name in self.levels else game
+        now = {name: levels[self.reached[name]] for name, levels in self.levels.items()}
+        return self.goal | now
 
     def level(self, name: str, index: int) -> Game:
         """A game of one level after the other, for demonstrations of all of them."""
@@ -65,7 +66,3 @@ class Curriculum:
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.reached, self.recent = dict(state["reached"]), dict(state["recent"])
-
-
-def _at_level(config: Config, name: str, options: Mapping[str, Any]) -> Game:
-    return make_games({name: {**config.games[name], **options}})[name]

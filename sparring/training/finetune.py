@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
-from sparring.core.types import MAIN, Lesson, members
+from sparring.core.types import MAIN, Lesson
 from sparring.learn.demonstrations import Demonstration, to_samples
 from sparring.models.chat import Chat
 from sparring.models.compute_thread import on_bench, threads, use_threads
@@ -22,7 +22,7 @@ from sparring.run import checkpoint, interrupt, rank
 from sparring.run.config import Config, make_config
 from sparring.run.job import checkpoint_due, resume_latest, run_steps, working_in
 from sparring.run.rundir import RunDir, append, digest, read_object, write_json
-from sparring.training.metrics import memory_peaks
+from sparring.training.metrics import lesson_tokens, memory_peaks
 
 if TYPE_CHECKING:
     from sparring.learn.distributed.world import World
@@ -125,7 +125,7 @@ async def fit_epochs(
 ) -> None:
     """Go over the lessons, from epoch `first` on; a line of metrics for each, a checkpoint for
     every `every`-th, of which the last `keep` stay."""
-    tokens = sum(len(s.ids) for lesson in lessons for s in members(lesson))
+    tokens = lesson_tokens(lessons)
 
     async def fit(indices: range) -> None:
         epoch, began = indices.stop, time.perf_counter()

@@ -30,19 +30,14 @@ def finish(path: Path) -> None:
     """Evaluate a finished run as its config says."""
     run = RunDir.existing(path)
     with writing(path):
-        _evaluate(run)
-
-
-def _evaluate(run: RunDir) -> None:
-    config = run.config().evaluate
-    games = make_games(run.config().games)
-    ranked = MAIN in learned_policies(run.config(), games.values())
-    if config.final and ranked:
-        asyncio.run(_closing_evaluation(run))
-    if config.ladder and ranked:
-        asyncio.run(_ladder(run))
-    for closing in load_all("closings"):
-        asyncio.run(closing(run))
+        config = run.config()
+        ranked = MAIN in learned_policies(config, make_games(config.games).values())
+        if config.evaluate.final and ranked:
+            asyncio.run(_closing_evaluation(run))
+        if config.evaluate.ladder and ranked:
+            asyncio.run(_ladder(run))
+        for closing in load_all("closings"):
+            asyncio.run(closing(run))
 
 
 async def _closing_evaluation(run: RunDir) -> None:

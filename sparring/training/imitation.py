@@ -65,23 +65,18 @@ def gather(parts: Parts, path: Path) -> Demonstrated | None:
     if not wanted or checkpoint.steps(path / "checkpoints"):
         return None
     demonstrated = Demonstrated()
-    for name, (kind, source) in wanted.items():
-        demonstrated.lessons += _lessons(parts, name, kind, source, path, demonstrated.games)
+    for name in wanted:
+        demonstrated.lessons += _lessons(parts, name, path, demonstrated.games)
     return demonstrated
 
 
-def _lessons(
-    parts: Parts,
-    name: str,
-    kind: str,
-    source: str,
-    path: Path,
-    games: dict[str, list[Episode]],
-) -> list[Sample]:
+def _lessons(parts: Parts, name: str, path: Path, games: dict[str, list[Episode]]) -> list[Sample]:
+    """What one policy is to be fitted to; the games that it comes from go into `games`."""
     from sparring.learn.demonstrations import read_demonstrations
     from sparring.learn.demonstrations import to_samples as as_samples
     from sparring.models.chat import Chat
 
+    kind, source = sources(parts.config)[name]
     policies = parts.learner.policies.home(name)
     chat = Chat(policies.tokenizer)
     limit = policies.context

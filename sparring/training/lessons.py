@@ -4,18 +4,17 @@ the files of its round in a folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sparring.core.plugin import find
 from sparring.core.types import Episode, Sample
 from sparring.credit.credit import Credit
 from sparring.run.config import Config
 
 
 class Teacher:
-    """Every trainable turn is a lesson, weighted by its credit; others subclass it."""
+    """Every trainable turn is a lesson, weighted by its credit; others subclass it. `chat` is where
+    text becomes ids."""
 
     def __init__(self, config: Config, credit: Credit, chat: Any) -> None:
         self.config, self.credit, self.chat = config, credit, chat
@@ -40,9 +39,3 @@ class Teacher:
 def teach(credit: Credit, episodes: list[Episode]) -> list[Sample]:
     """Episodes to samples. A void episode moves no baseline and gives no sample."""
     return credit.samples([e for e in episodes if e.void is None])
-
-
-def make_teacher(config: Config, credit: Credit, chat: Any) -> Teacher:
-    """The teacher a config names; `chat` is where text becomes ids."""
-    make: Callable[[Config, Credit, Any], Teacher] = find("teachers", config.teach.kind)
-    return make(config, credit, chat)

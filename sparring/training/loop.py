@@ -61,26 +61,20 @@ def train(
     engine = config.engine
     device = choose_device(engine.device, engine.dtype, config.learn.weights)[0]
     with working_in(path), workbench(device):
-        return _train(config, path, resume, resume_at, progress or (lambda metrics: None))
-
-
-def _train(
-    config: Config, path: Path, resume: bool, resume_at: str | None, progress: Progress
-) -> RunDir:
-    if resume_at is not None:
-        # One that is not there makes no folder.
-        checkpoint_names.find(path / "checkpoints", resume_at)
-    # Before the folder: what cannot be had leaves nothing behind.
-    parts = build(config, path)
-    demonstrated = gather(parts, path)
-    run = RunDir.open(path, config, resume=resume or resume_at is not None)
-    try:
-        asyncio.run(_play(run, parts, demonstrated, resume_at, progress))
-    except (interrupt.Interrupted, interrupt.Left):
+        if resume_at is not None:
+            # One that is not there makes no folder.
+            checkpoint_names.find(path / "checkpoints", resume_at)
+        # Before the folder: what cannot be had leaves nothing behind.
+        parts = build(config, path)
+        demonstrated = gather(parts, path)
+        run = RunDir.open(path, config, resume=resume or resume_at is not None)
+        try:
+            asyncio.run(_play(run, parts, demonstrated, resume_at, progress or (lambda _: None)))
+        except (interrupt.Interrupted, interrupt.Left):
+            parts.learner.dismiss()
+            raise
         parts.learner.dismiss()
-        raise
-    parts.learner.dismiss()
-    return run
+        return run
 
 
 async def _play(

@@ -29,6 +29,7 @@ def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
         for seat in {turn.seat: 0 for turn in episode.turns if turn.trainable}
     ]
     kinds = Counter(v.kind or v.status for e in episodes for v in e.verdicts)
+    predicted = [e.facts["predicted"] for e in fair if "predicted" in e.facts]
     n = max(1, len(fair))
     return {
         "episodes": len(episodes),
@@ -39,7 +40,7 @@ def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
         "length/turns": len(turns) / n,
         "length/tokens": fmean(len(t.token_ids) for t in learned) if learned else 0.0,
         **({"reward/avg_batch_reward": fmean(learned_rewards)} if learned_rewards else {}),
-        **predictions(fair),
+        **({"reward/successful_predictions_count": sum(map(bool, predicted))} if predicted else {}),
         **{key: fmean(values) for key, values in sorted(rewards.items())},
         **{f"verdicts/{kind}": count for kind, count in sorted(kinds.items())},
     }
@@ -63,12 +64,6 @@ def schedule_position(step: Step | None) -> dict[str, Any]:
         "schedule/phase": step.phase,
         "schedule/learner": step.seat,
     }
-
-
-def predictions(episodes: Sequence[Episode]) -> dict[str, int]:
-    """How many predictions were right, in games where there is something to predict."""
-    outcomes = [e.facts["predicted"] for e in episodes if "predicted" in e.facts]
-    return {"reward/successful_predictions_count": sum(map(bool, outcomes))} if outcomes else {}
 
 
 def lesson_tokens(lessons: Sequence[Lesson]) -> int:

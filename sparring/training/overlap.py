@@ -18,13 +18,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparring.core.collect import Job
-from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Sampling, episode_from_json, episode_to_json
 from sparring.credit.credit import differing, groups
 from sparring.models.compute_thread import bench, on_bench
 from sparring.run import interrupt
-from sparring.run.config import Config
-from sparring.run.sections import why_not_ahead
 
 if TYPE_CHECKING:
     from sparring.models.policies import Snapshot
@@ -42,6 +39,9 @@ class Played:
     seconds: float = 0.0
     split: dict[str, float] = field(default_factory=dict)
     canary: dict[str, float] = field(default_factory=dict)  # policy -> gap, where checked already
+
+    def to_json(self) -> dict[str, Any]:
+        return {"episodes": [episode_to_json(e) for e in self.episodes], "canary": self.canary}
 
 
 class InTurn:
@@ -91,7 +91,8 @@ class Ahead:
         self._known: dict[str, int] = {}  # versions that the copy has, or is going to be given
         for number, batch in enumerate(parts.in_hand, first + 1):
             done = asyncio.get_running_loop().create_future()
-            done.set_result(_from_json(batch))
+            episodes = [episode_from_json(e) for e in batch["episodes"]]
+            done.set_result(Played(episodes, canary=batch["canary"]))  # its time is past
             self._planned[number] = _Planned(first - 1, done)
         self.learned(first)
 
@@ -155,7 +156,7 @@ class Ahead:
         """The batches that were begun with weights older than this iteration's. They are waited
         for; the one that is played with this iteration's can be played again from it."""
         old = [plan for _, plan in sorted(self._planned.items()) if plan.after < iteration]
-        return [_to_json(await plan.games) for plan in old]
+        return [(await plan.games).to_json() for plan in old]
 
     async def close(self) -> None:
         await self._drop()
@@ -192,13 +193,6 @@ def held_to_who_spoke(stats: Mapping[str, float], canary: Mapping[str, float]) -
     return metrics
 
 
-def check_ahead(config: Config) -> None:
-    """Refuse what cannot be corrected for being stale, or leaves no room for the copy."""
-    reason = why_not_ahead(config) if config.collect.ahead else ""
-    if reason:
-        raise ConfigError(f"collect.ahead={config.collect.ahead} cannot be had here: {reason}")
-
-
 async def _play(parts: Parts, jobs: Callable[[int], list[Job]]) -> Played:
     config, engine = parts.config, parts.collecting
     started, _ = time.perf_counter(), engine.clock.lap()
@@ -217,12 +211,3 @@ async def _play(parts: Parts, jobs: Callable[[int], list[Job]]) -> Played:
         if missing <= 0:
             break
     return Played(episodes, time.perf_counter() - started, engine.clock.lap())
-
-
-def _to_json(played: Played) -> dict[str, Any]:
-    return {"episodes": [episode_to_json(e) for e in played.episodes], "canary": played.canary}
-
-
-def _from_json(batch: dict[str, Any]) -> Played:
-    # Its time was spent by an earlier process.
-    return Played([episode_from_json(e) for e in batch["episodes"]], canary=batch["canary"])

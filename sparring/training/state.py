@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
 from sparring.core.game import Game
+from sparring.core.plugin import find
 from sparring.core.types import Episode, Task
 from sparring.credit import make_credit
 from sparring.credit.credit import Credit
@@ -25,13 +26,13 @@ from sparring.run.machine import release_free_memory
 from sparring.run.players import learned_policies
 from sparring.run.rundir import RunDir, RunError
 from sparring.run.schedule import Step, steps_of
+from sparring.run.sections import why_not_ahead
 from sparring.training import checkpoint_names, requirements
 from sparring.training.curriculum import Curriculum
 from sparring.training.guard import Guard
 from sparring.training.jobs import DifficultyGate
-from sparring.training.lessons import Teacher, make_teacher
+from sparring.training.lessons import Teacher
 from sparring.training.opponents import Opponents
-from sparring.training.overlap import check_ahead
 
 if TYPE_CHECKING:
     from sparring.engines.players import Players
@@ -112,7 +113,9 @@ def build(config: Config, folder: Path | None = None) -> Parts:
 
     if not config.games:
         raise ConfigError("a run needs at least one game under `games:`")
-    check_ahead(config)
+    ahead = config.collect.ahead > 0
+    if ahead and (reason := why_not_ahead(config)):
+        raise ConfigError(f"collect.ahead={config.collect.ahead} cannot be had here: {reason}")
     requirements.need_whole_draws(config)
     requirements.need_masks(config)
     games = make_games(config.games)
@@ -124,7 +127,6 @@ def build(config: Config, folder: Path | None = None) -> Parts:
     device, dtype = choose_device(config.engine.device, config.engine.dtype, config.learn.weights)
     learner = make_learner(config, folder)
     policies = learner.policies
-    ahead = config.collect.ahead > 0
     engine = make_embedded(config, policies) if ahead else make_engine(config, policies, dtype)
     engine.base = base_name(config.policy, config.seed)
     requirements.seat_players(config, engine)
@@ -144,7 +146,7 @@ def build(config: Config, folder: Path | None = None) -> Parts:
         learner,
         Players(engine, servers) if ahead else collecting,
         credit,
-        make_teacher(config, credit, engine.chat),
+        find("teachers", config.teach.kind)(config, credit, engine.chat),
         Opponents(config.opponents, config.players, learned_policies(config, games.values())),
         Guard(config.guard),
         Curriculum(config, games),
@@ -158,21 +160,15 @@ def build(config: Config, folder: Path | None = None) -> Parts:
 def resume_from(run: RunDir, parts: Parts, wanted: str | None = None) -> int:
     """The iteration to go on after: that of the newest whole checkpoint, or of the one that is
     wanted by name. A run that has no checkpoint yet begins by making one."""
-    if wanted is not None:
-        return _resume_named(run, parts, wanted)
-    step = resume_latest(run, partial(_load, run, parts), partial(parts.save, run))
+    if wanted is None:
+        step = resume_latest(run, partial(_load, run, parts), partial(parts.save, run))
+    else:
+        step = checkpoint_names.find(run.checkpoints, wanted)
+        _load(run, parts, wanted, *checkpoint.load(run.checkpoints, step))
+        run.rewind(step, "later")
+        run.event(step, "resumed", f"from {wanted}, as asked")
     checkpoint.point(run.checkpoints, "best", parts.guard.best_step)
     parts.name_checkpoints(run)
-    return step
-
-
-def _resume_named(run: RunDir, parts: Parts, wanted: str) -> int:
-    step = checkpoint_names.find(run.checkpoints, wanted)
-    _load(run, parts, wanted, *checkpoint.load(run.checkpoints, step))
-    run.rewind(step, "later")
-    checkpoint.point(run.checkpoints, "best", parts.guard.best_step)
-    parts.name_checkpoints(run)
-    run.event(step, "resumed", f"from {wanted}, as asked")
     return step
 
 
