@@ -4,19 +4,18 @@ easy or too hard may be met less often."""
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sparring.core.collect import Job
-from sparring.core.game import Game
 from sparring.core.types import Episode, Task, derive
-from sparring.run.config import Config
 from sparring.run.players import learned_policies, learning_seats
-from sparring.run.schedule import Step
 from sparring.run.sections import GateConfig
 from sparring.tasks import choose_task
-from sparring.training.opponents import Opponents
+
+if TYPE_CHECKING:
+    from sparring.training.state import Parts
 
 Pool = Literal["unknown", "easy", "normal", "hard"]
 
@@ -81,26 +80,18 @@ class DifficultyGate:
         }
 
 
-def make_jobs(
-    config: Config,
-    games: dict[str, Game],
-    opponents: Opponents,
-    iteration: int,
-    tasks: Mapping[str, Sequence[Task]] | None = None,
-    step: Step | None = None,
-    batch: int = 0,
-    gate: DifficultyGate | None = None,
-) -> list[Job]:
+def make_jobs(parts: Parts, iteration: int, batch: int = 0) -> list[Job]:
     """One iteration's games. Their seeds and tasks come from the run's seed, so that any
     iteration can be played again without those before it. A step of a schedule says which seat
     learns, and from which stage. Further batches replace games of the first."""
-    gate = gate or DifficultyGate(config.tasks.gate)
+    config, games = parts.config, parts.curriculum.games()
     names = list(games)
     weights = [float(config.games[name].get("weight", 1.0)) for name in names]
     learned = frozenset(learned_policies(config, games.values()))
     learning = learning_seats(config, games.values())
     stages = None
-    if step is not None:
+    if parts.steps:
+        step = parts.steps[iteration - 1]
         learning &= {step.seat}
         stages = None if config.schedule.together else frozenset({step.name})
     tables = -(-config.collect.episodes // config.collect.group)
@@ -110,12 +101,12 @@ def make_jobs(
         # What the games of a group share: it is to compare like with like.
         of_group = derive(config.seed, iteration, "group", table)
         name = random.Random(of_group).choices(names, weights)[0]
-        game, given = games[name], (tasks or {}).get(name)
+        game, given = games[name], parts.tasks.get(name)
         index = (iteration - 1) * tables + table
         if batch:  # any position: the iterations' first batches take all tasks in turn
             index = derive(of_group, "replacement")
         own_task = None if given else game.task(of_group)
-        seating = opponents.seating(game.seats, index, derive(of_group, "seating"))
+        seating = parts.opponents.seating(game.seats, index, derive(of_group, "seating"))
         numbers = range(table * config.collect.group, (table + 1) * config.collect.group)
         for i in numbers[: config.collect.episodes - len(jobs)]:
             seed = derive(config.seed, iteration, i)
@@ -125,7 +116,9 @@ def make_jobs(
                     name=name,
                     game=game,
                     task=own_task
-                    or gate.choose_task(name, game.suited(given or (), seed), config.seed, index),
+                    or parts.gate.choose_task(
+                        name, game.suited(given or (), seed), config.seed, index
+                    ),
                     seed=seed,
                     seating=seating,
                     group=f"{iteration}-{table}",

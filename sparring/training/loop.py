@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sparring.core.collect import Job
 from sparring.core.game import opened
 from sparring.core.types import MAIN
 from sparring.credit.credit import differing, groups
@@ -30,7 +29,6 @@ from sparring.run.schedule import Step
 from sparring.run.tracking import Tracking
 from sparring.training import checkpoint_names, imitation, requirements
 from sparring.training.imitation import Demonstrated, first_line, gather, imitate
-from sparring.training.jobs import make_jobs
 from sparring.training.metrics import (
     lesson_tokens,
     memory_peaks,
@@ -41,7 +39,7 @@ from sparring.training.metrics import (
     timings,
 )
 from sparring.training.opponents import against_league, measure, write_population
-from sparring.training.overlap import Ahead, InTurn, Played, held_to_who_spoke, make_batches
+from sparring.training.overlap import Ahead, InTurn, Played, held_to_who_spoke
 from sparring.training.state import Parts, build, resume_from, roll_back, stop_if_void
 
 Progress = Callable[[dict[str, Any]], None]
@@ -118,22 +116,11 @@ async def _record_first(run: RunDir, parts: Parts, tracking: Tracking) -> None:
 async def _loop(
     run: RunDir, parts: Parts, tracking: Tracking, first: int, progress: Progress
 ) -> None:
-    config = parts.config
-
-    def jobs_of(iteration: int, batch: int = 0) -> list[Job]:
-        step = parts.steps[iteration - 1] if parts.steps else None
-        games = parts.curriculum.games()
-        given = (config, games, parts.opponents, iteration, parts.tasks, step)
-        return make_jobs(*given, batch, parts.gate)
-
-    batches = make_batches(parts, jobs_of, first)
+    batches = Ahead(parts, first) if parts.config.collect.ahead else InTurn(parts)
     gc.freeze()  # the model and libraries stay: scanning them for garbage took a fifth of a run
-
-    async def iterate(indices: range) -> None:
-        await _iterate(run, parts, tracking, batches, indices.stop, progress)
-
     try:
-        await run_steps(first, config.iterations, iterate)
+        iterate = partial(_iterate, run, parts, tracking, batches, progress)
+        await run_steps(first, parts.config.iterations, iterate)
     finally:
         gc.unfreeze()
         await batches.close()
@@ -144,9 +131,10 @@ async def _iterate(
     parts: Parts,
     tracking: Tracking,
     batches: InTurn | Ahead,
-    iteration: int,
     progress: Progress,
+    indices: range,
 ) -> None:
+    iteration = indices.stop
     config, step = parts.config, parts.steps[iteration - 1] if parts.steps else None
     started = time.perf_counter()
     played = await _played(run, parts, batches, iteration)
@@ -171,9 +159,7 @@ async def _iterate(
                 _measure(parts, run.path, iteration), interrupt.GRACE_S
             )
     if joined:
-        await measure(
-            parts.opponents, joined, parts.games, parts.engine.act, as_trained(config), config.seed
-        )
+        await measure(parts, joined)
         write_population(parts.opponents, run.path, iteration)
     ended = time.perf_counter()
     metrics |= timings(

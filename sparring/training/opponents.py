@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparring.core.game import Game
 from sparring.core.scripted import PROGRAMS
-from sparring.core.table import Speak
-from sparring.core.types import BASE, MAIN, Episode, Sampling, derive
+from sparring.core.types import BASE, MAIN, Episode, derive
 from sparring.evaluation.arena import match
 from sparring.evaluation.population import Population, nash
 from sparring.evaluation.ratings import Result
+from sparring.evaluation.sampling import as_trained
 from sparring.run.config import OpponentsConfig
 from sparring.run.rundir import write_json
 
 if TYPE_CHECKING:
     from sparring.models.policies import Policies
+    from sparring.training.state import Parts
 
 POPULATION = "population.json"
 MEASURED = ("nash", "alpharank")  # mixtures that need games between the members
@@ -186,26 +186,20 @@ def against_league(episodes: list[Episode], members: Iterable[str]) -> list[tupl
     return points
 
 
-async def measure(
-    opponents: Opponents,
-    joined: Iterable[str],
-    games: Mapping[str, Game],
-    speak: Speak,
-    sampling: Sampling,
-    seed: int,
-) -> None:
+async def measure(parts: Parts, joined: Iterable[str]) -> None:
     """Play the matches that are missing, and keep their results."""
+    opponents, sampling = parts.opponents, as_trained(parts.config)
     for name, other in opponents.to_play(joined):
         wins = draws = losses = 0
         total = 0.0
-        for game_name, game in games.items():
+        for game_name, game in parts.games.items():
             if len(game.seats) < 2:
                 continue
             own = opponents.own(game.seats)
             apart = len(set(own.values())) > 1  # then seats are their owners', not taken in turn
             result, _ = await match(
-                game_name, game, speak, name, other, opponents.config.matches, sampling=sampling,
-                seed=derive(seed, name, other),
+                game_name, game, parts.engine.act, name, other, opponents.config.matches,
+                sampling=sampling, seed=derive(parts.config.seed, name, other),
                 own=[seat for seat in game.seats if own[seat] == owner(name)] if apart else (),
             )  # fmt: skip
             wins, draws, losses = wins + result.wins, draws + result.draws, losses + result.losses

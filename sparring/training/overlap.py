@@ -22,13 +22,13 @@ from sparring.core.types import Episode, Sampling, episode_from_json, episode_to
 from sparring.credit.credit import differing, groups
 from sparring.models.compute_thread import bench, on_bench
 from sparring.run import interrupt
+from sparring.training.jobs import make_jobs
 
 if TYPE_CHECKING:
     from sparring.models.policies import Snapshot
     from sparring.training.state import Parts
 
 Result = TypeVar("Result")
-JobsOf = Callable[..., list[Job]]  # of an iteration and, where games are replaced, a batch
 
 
 @dataclass
@@ -47,11 +47,11 @@ class Played:
 class InTurn:
     """Collect, then learn, in turn: no turn is stale."""
 
-    def __init__(self, parts: Parts, jobs_of: JobsOf) -> None:
-        self.parts, self.jobs_of = parts, jobs_of
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
 
     async def played(self, iteration: int) -> Played:
-        return await interrupt.in_time(_play(self.parts, partial(self.jobs_of, iteration)))
+        return await interrupt.in_time(_play(self.parts, partial(make_jobs, self.parts, iteration)))
 
     async def learn(self, lesson: Callable[[], Result]) -> Result:
         async with self.parts.engine.learning():
@@ -81,8 +81,8 @@ class Ahead:
     """One batch after the other is played by workers, on a copy of the weights, while a thread of
     this process learns."""
 
-    def __init__(self, parts: Parts, jobs_of: JobsOf, first: int) -> None:
-        self.parts, self.jobs_of = parts, jobs_of
+    def __init__(self, parts: Parts, first: int) -> None:
+        self.parts = parts
         self.bound, self.last = parts.config.collect.ahead, parts.config.iterations
         # A CPU computes on one thread; a GPU takes from several.
         self._learning = bench() or ThreadPoolExecutor(1, thread_name_prefix="learn")
@@ -123,7 +123,9 @@ class Ahead:
         self._known = dict(snapshot.versions)
         for number in wanted:
             weights = snapshot if number == begin else None  # the next is played with the same
-            games = self._play(self.jobs_of(number), weights, self._planned.get(number - 1))
+            games = self._play(
+                make_jobs(self.parts, number), weights, self._planned.get(number - 1)
+            )
             self._planned[number] = _Planned(iteration, asyncio.ensure_future(games))
 
     async def _play(
@@ -174,11 +176,6 @@ class Ahead:
         # A thread cannot be cancelled; it must not use the copy when that is given to others.
         await asyncio.get_running_loop().run_in_executor(self._canary, int)
         await self.parts.collecting.idle()
-
-
-def make_batches(parts: Parts, jobs_of: JobsOf, first: int) -> InTurn | Ahead:
-    """The source of a run's games, after the iteration it goes on from."""
-    return Ahead(parts, jobs_of, first) if parts.config.collect.ahead else InTurn(parts, jobs_of)
 
 
 def held_to_who_spoke(stats: Mapping[str, float], canary: Mapping[str, float]) -> dict[str, float]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from sparring.core.collect import Job
@@ -11,7 +14,8 @@ from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
 from sparring.run.config import CollectConfig, Config, OpponentsConfig
 from sparring.run.games import make_games
-from sparring.training.jobs import make_jobs
+from sparring.training.curriculum import Curriculum
+from sparring.training.jobs import DifficultyGate, make_jobs
 from sparring.training.opponents import Opponents
 
 
@@ -84,6 +88,18 @@ def test_a_game_won_together_is_compared_with_those_of_the_same_partners() -> No
     assert [advantages[0] for advantages in found] == [1.0, -1.0, 0.5, -0.5]
 
 
+def parts_of(config: Config) -> Any:
+    """What jobs are made from, of games that need no model."""
+    return SimpleNamespace(
+        config=config,
+        curriculum=Curriculum(config, make_games(config.games)),
+        opponents=Opponents(config.opponents, {}),
+        tasks={},
+        steps=[],
+        gate=DifficultyGate(config.tasks.gate),
+    )
+
+
 @pytest.mark.parametrize("kind", ["random", "league", "players"])
 def test_a_group_is_dealt_one_seat_and_one_opponent(kind: str) -> None:
     config = Config(
@@ -91,11 +107,11 @@ def test_a_group_is_dealt_one_seat_and_one_opponent(kind: str) -> None:
         games={"tictactoe": {"style": "terse"}},
         opponents=OpponentsConfig(kind=kind, share=0.5, players=["one", "two"]),
     )
-    opponents = Opponents(config.opponents, {})
-    opponents.league = ["main@1", "main@2", "main@3"]
+    parts = parts_of(config)
+    parts.opponents.league = ["main@1", "main@2", "main@3"]
     dealt, moved = [], set()
     for iteration in (1, 2, 3):
-        jobs = make_jobs(config, make_games(config.games), opponents, iteration)
+        jobs = make_jobs(parts, iteration)
         groups: dict[str, list[Job]] = {}
         for job in jobs:
             groups.setdefault(job.group, []).append(job)
@@ -118,6 +134,6 @@ def test_a_single_group_changes_seats_from_iteration_to_iteration() -> None:
         games={"tictactoe": {}},
         opponents=OpponentsConfig(kind="random", share=1.0),
     )
-    games, opponents = make_games(config.games), Opponents(config.opponents, {})
-    seatings = [make_jobs(config, games, opponents, i)[0].seating for i in (1, 2, 3)]
+    parts = parts_of(config)
+    seatings = [make_jobs(parts, i)[0].seating for i in (1, 2, 3)]
     assert [s["x"] for s in seatings] == ["main", "random", "main"]

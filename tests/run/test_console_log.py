@@ -8,6 +8,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lives import train
@@ -23,8 +24,9 @@ def at_iteration(count: int, error: str) -> None:
 
     usual = loop._iterate
 
-    async def iterate(run, parts, tracking, batches, iteration, progress):  # type: ignore[no-untyped-def]
-        await usual(run, parts, tracking, batches, iteration, progress)
+    async def iterate(*given: Any) -> None:
+        await usual(*given)
+        iteration = given[-1].stop
         if iteration == count and error == "bug":
             raise ValueError("a bug of ours")
         if iteration == count:

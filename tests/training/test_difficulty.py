@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from lives import Moment, train, whole
@@ -14,6 +16,7 @@ from sparring.run.config import load_recipe, make_config
 from sparring.run.games import make_games
 from sparring.run.sections import GateConfig
 from sparring.tasks import choose_task
+from sparring.training.curriculum import Curriculum
 from sparring.training.jobs import DifficultyGate, make_jobs
 from sparring.training.opponents import Opponents
 
@@ -88,15 +91,22 @@ def test_its_state_goes_through_json_and_draws_the_same() -> None:
 
 def test_jobs_are_drawn_through_the_gate_and_a_group_keeps_one_task() -> None:
     config = load_recipe("kuhn", ["collect={episodes: 40, group: 4}", "iterations=5"])
-    games, opponents = make_games(config.games), Opponents(config.opponents, {})
-    gate = DifficultyGate(ON)
-    gate.rewards = {"kuhn": {task.id: (0.0, 5) for task in TASKS[:9]}}
-    jobs = make_jobs(config, games, opponents, 1, {"kuhn": TASKS}, gate=gate)
+    parts: Any = SimpleNamespace(
+        config=config,
+        curriculum=Curriculum(config, make_games(config.games)),
+        opponents=Opponents(config.opponents, {}),
+        tasks={"kuhn": TASKS},
+        steps=[],
+        gate=DifficultyGate(ON),
+    )
+    parts.gate.rewards = {"kuhn": {task.id: (0.0, 5) for task in TASKS[:9]}}
+    jobs = make_jobs(parts, 1)
     assert {job.task.id for job in jobs} == {"9"}
-    free = make_jobs(config, games, opponents, 1, {"kuhn": TASKS})
+    parts.gate = DifficultyGate(config.tasks.gate)
+    free = make_jobs(parts, 1)
     assert len({job.task.id for job in free}) == 10
     assert all(len({j.task.id for j in free if j.group == job.group}) == 1 for job in free)
-    more = make_jobs(config, games, opponents, 1, {"kuhn": TASKS}, batch=1)
+    more = make_jobs(parts, 1, batch=1)
     assert not {j.id for j in more} & {j.id for j in free}
     assert not {j.group for j in more} & {j.group for j in free}
 

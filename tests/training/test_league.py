@@ -3,14 +3,16 @@
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sparring.core.game import Game, Outcome
 from sparring.core.scripted import ScriptedEngine
 from sparring.core.table import Table
-from sparring.core.types import Sampling, Task
-from sparring.run.config import OpponentsConfig
+from sparring.core.types import Task
+from sparring.run.config import Config, OpponentsConfig
 from sparring.training.opponents import POPULATION, Opponents, measure, write_population
 
 
@@ -28,8 +30,9 @@ class Higher(Game):
 
 def played(opponents: Opponents, joined: list[str], numbers: dict[str, int]) -> Opponents:
     scripts = {name: lambda request: str(numbers[request.policy]) for name in numbers}
-    speak = ScriptedEngine(scripts).act
-    asyncio.run(measure(opponents, joined, {"higher": Higher()}, speak, Sampling(), 0))
+    engine, games = ScriptedEngine(scripts), {"higher": Higher()}
+    parts: Any = SimpleNamespace(config=Config(), games=games, engine=engine, opponents=opponents)
+    asyncio.run(measure(parts, joined))
     return opponents
 
 

@@ -132,12 +132,12 @@ def test_a_second_process_plays_while_this_one_learns(tmp_path: Path) -> None:
 
 def no_bound() -> None:
     """Everything that playing ahead takes (a copy, snapshots, a thread), and nothing ahead."""
-    import sparring.training.overlap
+    import sparring.training.loop
 
-    class Level(sparring.training.overlap.Ahead):
+    class Level(sparring.training.loop.Ahead):
         bound = property(lambda self: 0, lambda self, value: None)  # type: ignore[assignment]
 
-    sparring.training.overlap.Ahead = Level  # type: ignore[misc]
+    sparring.training.loop.Ahead = Level  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("more", [(), ("learn.weights=lora", "learn.lora_r=4", LEAGUE)])

@@ -22,7 +22,8 @@ from sparring.run.machine import detect, settle
 from sparring.run.rundir import RunDir
 from sparring.run.schedule import plan
 from sparring.training import checkpoint_names
-from sparring.training.loop import make_jobs, train
+from sparring.training.jobs import make_jobs
+from sparring.training.loop import train
 from sparring.training.state import build
 
 pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
@@ -73,15 +74,13 @@ def test_only_the_stage_in_training_trains_and_only_one_seat_learns() -> None:
     parts = build(smoke())
     seen = []
     for iteration, step in enumerate(parts.steps, 1):
-        job = make_jobs(parts.config, parts.games, parts.opponents, iteration, parts.tasks, step)[0]
+        job = make_jobs(parts, iteration)[0]
         assert job.learning == {step.seat} and job.stages == {step.name}
         seen.append((step.name, step.seat))
     assert len(seen) == 15 and seen[0] == ("informal", "discriminator")
     assert seen[-2] == ("code", "generator")
     together = build(smoke("schedule.together=true"))
-    job = make_jobs(
-        together.config, together.games, together.opponents, 2, together.tasks, together.steps[1]
-    )[0]
+    job = make_jobs(together, 2)[0]
     assert job.stages is None and job.learning == {"generator"}
 
 

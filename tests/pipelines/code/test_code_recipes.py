@@ -14,7 +14,8 @@ from sparring.core.errors import ConfigError
 from sparring.judge.sandbox import probe
 from sparring.run.config import Config, load_recipe
 from sparring.run.rundir import RunDir, read_lines
-from sparring.training.loop import make_jobs, train
+from sparring.training.jobs import make_jobs
+from sparring.training.loop import train
 from sparring.training.state import build
 
 jailed = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
@@ -138,7 +139,7 @@ def test_unsafe_runs_where_there_is_no_bubblewrap(tmp_path: Path) -> None:
 
 def seats_that_train(config: Config) -> dict[str, str]:
     parts = build(config)
-    job = make_jobs(config, parts.games, parts.opponents, 1, parts.tasks)[0]
+    job = make_jobs(parts, 1)[0]
     assert set(job.learned) == set(parts.learner.optimizers)
     return {
         seat: policy
