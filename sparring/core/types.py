@@ -107,7 +107,7 @@ class Turn:
     advantages: list[float] = field(default_factory=list)
     allowed: list[list[int]] = field(default_factory=list)  # per token, where actions were masked
     reward: float = 0.0  # of this turn alone, which a game may set; beside the outcome's
-    before: list[Message] = field(default_factory=list)  # `shown`'s past, of who has no prompt ids
+    before: list[Message] = field(default_factory=list)  # earlier messages, where there are no ids
     thoughts: str = ""  # of a thinking model, which are no part of `text`
 
 

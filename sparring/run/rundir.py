@@ -51,8 +51,8 @@ class RunDir:
     @classmethod
     def open(cls, path: Path, config: Config, *, resume: bool) -> RunDir:
         """A new run, or the same one again; never another run's folder."""
-        run = cls(path)
-        if (path / "config.yaml").exists():
+        run, file = cls(path), path / "config.yaml"
+        if file.exists():
             before = run.config()
             run._refuse_another_past(before, config)
             if not resume and run.metrics.exists():
@@ -60,15 +60,11 @@ class RunDir:
             for log in (run.metrics, run.events):
                 mend(log)
             run.changed = changes(before, config)
-            if run.changed:
-                write_whole(path / "config.yaml", dump(config).encode())
-            run._make_folders()
-            console_log.begin(path)
-            return run
-        if holds_something(path):
+        elif holds_something(path):
             raise ConfigError(f"{path} is not empty and holds no run; choose another folder")
         path.mkdir(parents=True, exist_ok=True)
-        write_whole(path / "config.yaml", dump(config).encode())
+        if run.changed or not file.exists():
+            write_whole(file, dump(config).encode())
         run._make_folders()
         console_log.begin(path)
         return run

@@ -113,7 +113,7 @@ def read_rows(source: str, split: str | None) -> list[dict[str, Any]]:
         return _read_folder(path, split)
     if source.endswith((".jsonl", ".json")) or source.startswith(("/", ".", "~")):
         raise ConfigError(f"there is no file {source!r}; {VALID}")
-    return _read_hub(source, split)
+    return _take_split(load_hub(source, lambda: _datasets(source)), source, split)
 
 
 def _shipped(name: str) -> Path:
@@ -161,10 +161,6 @@ def _read_folder(path: Path, split: str | None) -> list[dict[str, Any]]:
         raise ConfigError(f"the folder {path} was not made by datasets.save_to_disk; {VALID}")
     datasets = _datasets(str(path))
     return _take_split(datasets.load_from_disk(str(path)), str(path), split)
-
-
-def _read_hub(source: str, split: str | None) -> list[dict[str, Any]]:
-    return _take_split(load_hub(source, lambda: _datasets(source)), source, split)
 
 
 def _take_split(loaded: Any, source: str, split: str | None) -> list[dict[str, Any]]:

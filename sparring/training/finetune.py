@@ -97,7 +97,8 @@ def fit_run(
     """Epochs over the lessons that `make` gives; `facts` says which they are, and a folder that was
     fitted to others is refused. `ready` may add to the lessons what only the model knows."""
     with working_in(path):
-        _refuse_others(path, facts)
+        if (path / LESSONS).is_file() and read_object(path / LESSONS) != facts:
+            raise ConfigError(f"{path} was fitted to other lessons; choose another folder")
         with learning(config, path, name) as learner:
             lessons = make(learner)  # before the folder: what cannot be used leaves nothing behind
             run = RunDir.open(path, config, resume=resume)
@@ -197,12 +198,6 @@ def _all(device: str) -> World:
     from sparring.learn.distributed.world import World
 
     return World(rank.size(), choose_device(device, "auto")[0])
-
-
-def _refuse_others(path: Path, facts: dict[str, Any]) -> None:
-    file = path / LESSONS
-    if file.is_file() and read_object(file) != facts:
-        raise ConfigError(f"{path} was fitted to other lessons; choose another folder")
 
 
 def resume_fit(run: RunDir, learner: Learner) -> int:

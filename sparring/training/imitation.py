@@ -4,7 +4,6 @@ player, or to demonstrations in a file. A model that cannot do a task yet begins
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -30,7 +29,14 @@ from sparring.run import checkpoint
 from sparring.run.config import Config
 from sparring.run.learning import LearnConfig
 from sparring.run.players import imitated, own_seating
-from sparring.run.rundir import RunDir, read_episodes, read_log, write_episodes, write_json
+from sparring.run.rundir import (
+    RunDir,
+    read_episodes,
+    read_log,
+    read_object,
+    write_episodes,
+    write_json,
+)
 from sparring.tasks import choose_task
 
 if TYPE_CHECKING:
@@ -214,7 +220,7 @@ async def imitate(
     results = _results(run.path)
     if "before" not in results:
         results["before"] = await evaluate(folder.path)
-        _write(folder.path, results)
+        write_json(folder.path / EVALUATION, results)
     learner, epochs = parts.learner, parts.config.imitation.epochs
     learner.restart(learn_config(parts.config))
     first = resume_fit(folder, learner)
@@ -223,7 +229,7 @@ async def imitate(
     learner.restart(parts.config.learn)
     parts.engine.publish()
     results["after"] = await evaluate(run.path)
-    _write(folder.path, results)
+    write_json(folder.path / EVALUATION, results)
     if "eval/score" in results["after"]:
         parts.guard.improved(results["after"]["eval/score"], 0)
     if not any(e["event"] == "imitated" for e in read_log(run.events)):
@@ -260,8 +266,4 @@ def _games_of(name: str) -> str:
 
 def _results(run: Path) -> dict[str, Any]:
     path = run / FOLDER / EVALUATION
-    return dict(json.loads(path.read_text())) if path.exists() else {}
-
-
-def _write(folder: Path, results: dict[str, Any]) -> None:
-    write_json(folder / EVALUATION, results)
+    return read_object(path) if path.exists() else {}

@@ -156,14 +156,14 @@ def _source(path: Path, note: bytes | None) -> Source:
     if note is None:
         raise ConfigError(f"{path} was not written by `sparring selfplay`: it says nothing of it")
     metadata = json.loads(note)
-    if metadata.get("format") != FORMAT:
+    written = metadata.pop("format", None)
+    if written != FORMAT:
         raise ConfigError(
-            f"{path} has format {metadata.get('format')}, "
+            f"{path} has format {written}, "
             f"and this version of sparring reads {FORMAT}: "
             "play the games again, or read them with the version that wrote them"
         )
-    truncated = bool(metadata.get("truncated", False))
-    return Source(metadata["game"], metadata["options"], metadata["grouping"], truncated)
+    return Source(**metadata)
 
 
 def _row(one: Instance, source: Source, split: str) -> dict[str, Any]:

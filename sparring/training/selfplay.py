@@ -47,9 +47,6 @@ class Plan:
     batch: int = 64  # games that are played at once and recorded at once
     seed: int = 0
 
-    def source(self) -> Source:
-        return Source(self.game, self.options, self.grouping)
-
 
 def play_plan(
     plan: Plan,
@@ -70,7 +67,8 @@ def play_plan(
             engine, name = load_player(plan.policy, device=device)
         write_json(out / PLAN, asdict(plan))
         episodes = asyncio.run(_play(plan, game, engine, name, out, progress))
-        _, counts = write_split(out, plan.source(), episodes, plan.val)
+        source = Source(plan.game, plan.options, plan.grouping)
+        _, counts = write_split(out, source, episodes, plan.val)
     return {"out": str(out), "games": len(episodes), **counts, **game_stats(episodes)}
 
 
