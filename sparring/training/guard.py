@@ -120,16 +120,7 @@ class Guard:
         return f"the evaluation fell to {score:.3f} from its best, {self.best_score:.3f}"
 
     def state(self) -> dict[str, Any]:
-        return {
-            "history": self.history,
-            "voids": self.voids,
-            "best_score": self.best_score,
-            "best_step": self.best_step,
-            "rollbacks": self.rollbacks,
-        }
+        return {name: value for name, value in vars(self).items() if name != "config"}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.history = {key: list(values) for key, values in state["history"].items()}
-        self.voids = [(games, dict(reasons)) for games, reasons in state.get("voids", [])]
-        self.best_score, self.best_step = state["best_score"], state["best_step"]
-        self.rollbacks = state["rollbacks"]
+        vars(self).update(state)

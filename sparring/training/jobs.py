@@ -74,10 +74,7 @@ class DifficultyGate:
         return {"rewards": self.rewards}
 
     def load(self, state: dict[str, Any]) -> None:
-        self.rewards = {
-            game: {task: (mean, games) for task, (mean, games) in own.items()}
-            for game, own in state["rewards"].items()
-        }
+        self.rewards = state["rewards"]
 
 
 def make_jobs(parts: Parts, iteration: int, batch: int = 0) -> list[Job]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from sparring.pipelines.equivalence.call_graph import reachable, root
 from sparring.pipelines.equivalence.judge.haskell import ACTIONS
 from sparring.pipelines.equivalence.judge.haskell_source import (
     EXTENSIONS,
@@ -19,7 +20,6 @@ from sparring.pipelines.equivalence.judge.haskell_source import (
     top_level,
 )
 from sparring.pipelines.equivalence.judge.haskell_types import signature_of
-from sparring.tasks.call_graph import reachable, root
 
 
 def choose_function(code: str, named: str | None = None) -> tuple[str, str]:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Task
+from sparring.pipelines.equivalence.call_graph import root
 from sparring.pipelines.equivalence.haskell_programs import choose_function
 from sparring.pipelines.equivalence.judge import python
 from sparring.pipelines.equivalence.judge.haskell import HaskellChecker, read
 from sparring.pipelines.equivalence.judge.haskell_source import Refused
 from sparring.pipelines.equivalence.judge.purity import parse
 from sparring.pipelines.equivalence.judge.signature import BadSignature
-from sparring.tasks.call_graph import root
 
 _CODE = ("code", "p", "program", "haskell_code", "canonical_solution", "solution")
 _FUNCTION = ("function", "entry_point", "entry")
