@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
-from sparring.core.types import MAIN, Lesson
+from sparring.core.types import MAIN, Lesson, members
 from sparring.learn.demonstrations import Demonstration, to_samples
 from sparring.models.chat import Chat
 from sparring.models.compute_thread import on_bench, threads, use_threads
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LESSONS = "lessons.json"  # which lessons a folder was fitted to
 Progress = Callable[[dict[str, Any]], None]
-Make = Callable[["Learner"], Sequence[Lesson]]
+Make = Callable[[Chat], Sequence[Lesson]]
 Ready = Callable[["Learner", RunDir, Sequence[Lesson]], None]
 
 
@@ -72,14 +72,7 @@ def finetune(
         config = config.model_copy(update={"begin": {name: start}})
     facts = {"kind": "demonstrations", "count": len(demonstrations), "from": start or ""}
     facts["sha256"] = digest([asdict(one) for one in demonstrations])
-
-    def make(learner: Learner) -> Sequence[Lesson]:
-        limit = learner.policies.context
-        samples = to_samples(Chat(learner.policies.tokenizer), demonstrations, name, limit)
-        if not samples:
-            raise ConfigError(f"every demonstration is longer than the model's {limit} tokens")
-        return samples
-
+    make = partial(to_samples, demonstrations=demonstrations, policy=name)
     return fit_run(config, path, make, facts, name=name, resume=resume, progress=progress)
 
 
@@ -100,7 +93,13 @@ def fit_run(
         if (path / LESSONS).is_file() and read_object(path / LESSONS) != facts:
             raise ConfigError(f"{path} was fitted to other lessons; choose another folder")
         with learning(config, path, name) as learner:
-            lessons = make(learner)  # before the folder: what cannot be used leaves nothing behind
+            # Before the folder: what cannot be used leaves nothing behind.
+            made, limit = make(Chat(learner.policies.tokenizer)), learner.policies.context
+            sizes = [max(len(sample.ids) for sample in members(lesson)) for lesson in made]
+            lessons = [x for x, n in zip(made, sizes, strict=True) if limit is None or n <= limit]
+            if not lessons:
+                kind = facts["kind"]
+                raise ConfigError(f"all of these {kind} are longer than the model's {limit} tokens")
             run = RunDir.open(path, config, resume=resume)
             write_json(path / LESSONS, facts)
             first = resume_fit(run, learner)

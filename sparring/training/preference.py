@@ -73,14 +73,8 @@ def fit_preferences(
     facts = {"kind": "preferences", "count": len(preferences)}
     facts["sha256"] = digest([p.as_json() for p in preferences])
 
-    def make(learner: Learner) -> Sequence[Lesson]:
-        limit = learner.policies.context
-        chat = Chat(learner.policies.tokenizer)
-        pairs = [to_pair(chat, p) for p in preferences]
-        fit = [p for p in pairs if limit is None or max(len(s.ids) for s in members(p)) <= limit]
-        if not fit:
-            raise ConfigError(f"every pair is longer than the model's {limit} tokens")
-        return fit
+    def make(chat: Chat) -> Sequence[Lesson]:
+        return [to_pair(chat, p) for p in preferences]
 
     def ready(learner: Learner, run: RunDir, lessons: Sequence[Lesson]) -> None:
         pairs = [lesson for lesson in lessons if isinstance(lesson, Pair)]
