@@ -268,8 +268,11 @@ def outside_loop(work: Callable[[], T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return work()
-    with ThreadPoolExecutor(1, thread_name_prefix="sparring") as thread:
+    thread = ThreadPoolExecutor(1, thread_name_prefix="sparring")
+    try:
         return thread.submit(work).result()
+    finally:
+        thread.shutdown(wait=False)  # an interrupted notebook does not wait for it
 
 
 def _pandas() -> Any:
