@@ -99,11 +99,14 @@ def grow(
     stack = [opened(root, same(root) if same else None)]
     while stack:
         branch, key, number, children = stack[-1]
-        try:
-            _check_size(tree, len(stack), name, most, most_nodes)
-        except TreeTooLarge as error:
+        if reason := _too_large(tree, len(stack), most, most_nodes):
+            error = TreeTooLarge(
+                f"{name} {reason}: too many to look at all of them. A match against one of its "
+                f"programs is an estimate: sparring arena POLICY --game {name} --against scripted, "
+                "or random"
+            )
             error.size = partial(estimate_size, root, expand)
-            raise
+            raise error
         if len(children) < len(branch.children):
             state = branch.children[len(children)]
             its_key = same(state) if same else None
@@ -123,19 +126,12 @@ def grow(
     return tree
 
 
-def _check_size(tree: Tree, depth: int, name: str, most: int, most_nodes: int) -> None:
-    what = ""
+def _too_large(tree: Tree, depth: int, most: int, most_nodes: int) -> str:
     if len(tree.infosets) > most:
-        what = f"has more than {most:,} information states"
-    elif len(tree.nodes) > most_nodes:
-        what = f"has more than {most_nodes:,} positions"
-    elif depth > MOST_DEPTH:
-        what = f"can go on for more than {MOST_DEPTH} moves"
-    if what:
-        raise TreeTooLarge(
-            f"{name} {what}: too many to look at all of them. A match against one of its programs "
-            f"is an estimate: sparring arena POLICY --game {name} --against scripted, or random"
-        )
+        return f"has more than {most:,} information states"
+    if len(tree.nodes) > most_nodes:
+        return f"has more than {most_nodes:,} positions"
+    return f"can go on for more than {MOST_DEPTH} moves" if depth > MOST_DEPTH else ""
 
 
 def estimate_size(root: Any, expand: Callable[[Any], Branch], seed: int = 0) -> str:

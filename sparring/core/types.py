@@ -80,9 +80,8 @@ class Request:
     seed: int
     order: tuple[int, ...] = ()  # sorts a batch, so that batches do not depend on timing
     previous: Turn | None = None  # the turn whose ids this prompt extends
-    history: list[Message] = field(
-        default_factory=list
-    )  # earlier messages, for engines without ids
+    # Earlier messages, for engines without ids.
+    history: list[Message] = field(default_factory=list)
     view: View | None = None
 
 

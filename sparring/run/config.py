@@ -58,15 +58,13 @@ class OpponentsConfig(Section):
     """Who is met. `share` of the games are played against `kind`, the rest against oneself."""
 
     kind: Literal["self", "frozen", "league", "players", "random", "perfect", "scripted"] = "self"
-    players: list[str] = Field(
-        default_factory=list
-    )  # a server, RUN@STEP, a program; of a league too
+    # A server, RUN@STEP, a program; of a league too.
+    players: list[str] = Field(default_factory=list)
     weights: list[float] = Field(default_factory=list)  # of `players`, where not all are met alike
     population: str | None = None  # a run or tournament whose mixture gives players and weights
     mixture: Literal["prioritised", "uniform", "nash", "alpharank"] = "prioritised"  # of a league
-    matches: int = Field(
-        20, ge=1
-    )  # of a new member with each other one, where the mixture needs it
+    # Of a new member with each other one, where the mixture needs it.
+    matches: int = Field(20, ge=1)
     share: float = Field(0.5, ge=0, le=1)
     every: int = Field(20, ge=1)  # iterations between two additions to the league
     size: int = Field(8, ge=1)

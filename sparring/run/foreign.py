@@ -11,10 +11,6 @@ SECTIONS = ("model", "training_args", "evaluation", "vllm")
 Translate = Callable[[Any], dict[str, Any]]
 
 
-def _same(key: str) -> Translate:
-    return lambda value: {key: value}
-
-
 def _when(key: str, yes: Any, no: Any = None) -> Translate:
     return lambda value: {key: yes} if value else ({} if no is None else {key: no})
 
@@ -23,22 +19,22 @@ LOSS_TYPES = {
     "cispo": {"learn.loss_mode": "cispo", "learn.aggregation": "dapo"},
     "sapo": {"learn.loss_mode": "sapo", "learn.aggregation": "grpo"},
 }
-KEYS: dict[str, Translate] = {
-    "model.id": _same("policy"),
-    "model.name": _same("policy"),
-    "training_args.learning_rate": _same("learn.lr"),
-    "training_args.max_steps": _same("iterations"),
-    "training_args.num_generations": _same("collect.group"),
-    "training_args.per_device_train_batch_size": _same("collect.episodes"),
-    "training_args.max_completion_length": _same("sampling.max_tokens"),
-    "training_args.temperature": _same("sampling.temperature"),
-    "training_args.top_p": _same("sampling.top_p"),
-    "training_args.top_k": _same("sampling.top_k"),
-    "training_args.beta": _same("learn.kl"),
-    "training_args.num_iterations": _same("learn.epochs"),
+KEYS: dict[str, str | Translate] = {  # a key that means the same, or what it becomes
+    "model.id": "policy",
+    "model.name": "policy",
+    "training_args.learning_rate": "learn.lr",
+    "training_args.max_steps": "iterations",
+    "training_args.num_generations": "collect.group",
+    "training_args.per_device_train_batch_size": "collect.episodes",
+    "training_args.max_completion_length": "sampling.max_tokens",
+    "training_args.temperature": "sampling.temperature",
+    "training_args.top_p": "sampling.top_p",
+    "training_args.top_k": "sampling.top_k",
+    "training_args.beta": "learn.kl",
+    "training_args.num_iterations": "learn.epochs",
     "training_args.epsilon": lambda value: {"learn.clip_low": value, "learn.clip_high": value},
-    "training_args.epsilon_high": _same("learn.clip_high"),
-    "training_args.delta": _same("learn.ratio_cap"),
+    "training_args.epsilon_high": "learn.clip_high",
+    "training_args.delta": "learn.ratio_cap",
     "training_args.loss_type": lambda value: LOSS_TYPES.get(value, {"learn.aggregation": value}),
     "training_args.importance_sampling_level": lambda value: {
         "learn.loss_mode": "gspo" if value == "sequence" else "vanilla"
@@ -46,32 +42,32 @@ KEYS: dict[str, Translate] = {
     "training_args.scale_rewards": lambda value: {
         "credit.scale_rewards": {True: "group", False: "none"}.get(value, value)
     },
-    "training_args.off_policy_mask_threshold": _same("learn.off_policy_mask_threshold"),
-    "training_args.vllm_importance_sampling_mode": _same("learn.importance_sampling_mode"),
-    "training_args.vllm_importance_sampling_clip_min": _same("learn.importance_sampling_clip_min"),
-    "training_args.vllm_importance_sampling_clip_max": _same("learn.importance_sampling_clip_max"),
-    "training_args.weight_decay": _same("learn.weight_decay"),
-    "training_args.max_grad_norm": _same("learn.max_grad_norm"),
-    "training_args.warmup_steps": _same("learn.warmup"),
+    "training_args.off_policy_mask_threshold": "learn.off_policy_mask_threshold",
+    "training_args.vllm_importance_sampling_mode": "learn.importance_sampling_mode",
+    "training_args.vllm_importance_sampling_clip_min": "learn.importance_sampling_clip_min",
+    "training_args.vllm_importance_sampling_clip_max": "learn.importance_sampling_clip_max",
+    "training_args.weight_decay": "learn.weight_decay",
+    "training_args.max_grad_norm": "learn.max_grad_norm",
+    "training_args.warmup_steps": "learn.warmup",
     "training_args.lr_scheduler_type": lambda value: (
         {"learn.schedule": value} if value in ("constant", "linear", "cosine") else {}
     ),
-    "training_args.gradient_checkpointing": _same("learn.gradient_checkpointing"),
+    "training_args.gradient_checkpointing": "learn.gradient_checkpointing",
     "training_args.bf16": _when("engine.dtype", "bfloat16"),
     "training_args.fp16": _when("engine.dtype", "float16"),
-    "training_args.save_steps": _same("checkpoint.every"),
-    "training_args.seed": _same("seed"),
-    "evaluation.enabled": _same("mbpp.enabled"),
-    "evaluation.num_questions": _same("mbpp.problems"),
-    "evaluation.eval_interval_steps": _same("mbpp.every"),
-    "evaluation.temperature": _same("mbpp.temperature"),
-    "evaluation.timeout_seconds": _same("mbpp.timeout_s"),
-    "evaluation.max_new_tokens": _same("mbpp.max_tokens"),
-    "evaluation.dataset_path": _same("mbpp.data"),
+    "training_args.save_steps": "checkpoint.every",
+    "training_args.seed": "seed",
+    "evaluation.enabled": "mbpp.enabled",
+    "evaluation.num_questions": "mbpp.problems",
+    "evaluation.eval_interval_steps": "mbpp.every",
+    "evaluation.temperature": "mbpp.temperature",
+    "evaluation.timeout_seconds": "mbpp.timeout_s",
+    "evaluation.max_new_tokens": "mbpp.max_tokens",
+    "evaluation.dataset_path": "mbpp.data",
     "vllm.enabled": _when("engine.kind", "vllm", "transformers"),
-    "vllm.gpu_memory_utilization": _same("engine.vllm.gpu_memory_utilization"),
-    "vllm.max_model_len": _same("engine.vllm.max_model_len"),
-    "vllm.tensor_parallel_size": _same("engine.vllm.tensor_parallel_size"),
+    "vllm.gpu_memory_utilization": "engine.vllm.gpu_memory_utilization",
+    "vllm.max_model_len": "engine.vllm.max_model_len",
+    "vllm.tensor_parallel_size": "engine.vllm.tensor_parallel_size",
 }
 ELSEWHERE = {
     "model.cache_dir": "the variable HF_HOME",
@@ -101,7 +97,8 @@ def translation(data: Mapping[str, Any]) -> str | None:
     same: dict[str, Any] = {}
     lines, odd = [], []
     for key, value in _leaves({k: data[k] for k in SECTIONS if k in data}):
-        ours = KEYS[key](value) if key in KEYS else None
+        rule = KEYS.get(key)
+        ours = {rule: value} if isinstance(rule, str) else rule(value) if rule else None
         if ours:
             same |= ours
             lines += [f"  {key} → {name}={_word(v)}" for name, v in ours.items()]

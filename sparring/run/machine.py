@@ -74,9 +74,7 @@ def choose_precision(
     if device == "auto":
         device = "cuda" if machine.gpus else "cpu"
         where = Choice("engine.device", device, "there is a GPU" if machine.gpus else "no GPU")
-    if dtype != "auto":
-        return where, Choice("engine.dtype", dtype, "as asked")
-    value, why = _precision(machine, where.value, weights)
+    value, why = (dtype, "as asked") if dtype != "auto" else _precision(machine, device, weights)
     return where, Choice("engine.dtype", value, why)
 
 

@@ -28,19 +28,18 @@ class Tracking:
         self._board: Any = None
         self._others: list[Any] = []  # that log and finish
         self._send: list[str] = []  # commands that send what was recorded offline
-        wanted = {"wandb": wants_wandb(config.tracking.wandb)}
-        wanted["trackio"] = wants_trackio(config.tracking.trackio)
+        starts = [_start_wandb] if wants_wandb(config.tracking.wandb) else []
+        starts += [_start_trackio] if wants_trackio(config.tracking.trackio) else []
         if config.tracking.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
             # What a killed life of this run wrote after its last checkpoint is played again.
             again = first + 1 if first else None
             self._board = SummaryWriter(str(run / "tensorboard"), purge_step=again)
-        for name, start in (("wandb", _start_wandb), ("trackio", _start_trackio)):
-            if wanted[name]:
-                tracker, send = start(config, run)
-                self._others.append(tracker)
-                self._send += [send] if send else []
+        for start in starts:
+            tracker, send = start(config, run)
+            self._others.append(tracker)
+            self._send += [send] if send else []
 
     def log(self, metrics: dict[str, Any]) -> None:
         step = metrics["iteration"]

@@ -68,11 +68,8 @@ async def _measure(
     from sparring.evaluation.sampling import as_trained
     from sparring.evaluation.standard import evaluate
 
-    count, seed, heat = (
-        config.evaluate.final,
-        derive(config.seed, "final"),
-        config.evaluate.temperature,
-    )
+    count, heat = config.evaluate.final, config.evaluate.temperature
+    seed = derive(config.seed, "final")
     results, episodes = await evaluate(
         games, engine, policy=policy, temperature=heat, count=count, seed=seed,
         sampling=as_trained(config),

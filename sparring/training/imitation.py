@@ -114,10 +114,8 @@ def play_programs(parts: Parts, name: str, kind: str, count: int, chat: Chat) ->
         reply, most = chat.reply_ids(turn.text), request.sampling.max_tokens
         if len(reply) - 1 > most:  # its end may be cut off
             too_long.append((turn, most))
-        turn.prompt_ids, turn.token_ids = (
-            chat.prompt_ids(request),
-            reply[: max(most, len(reply) - 1)],
-        )
+        turn.prompt_ids = chat.prompt_ids(request)
+        turn.token_ids = reply[: max(most, len(reply) - 1)]
         turn.logprobs = [0.0] * len(turn.token_ids)
 
     async def play() -> list[Episode]:
