@@ -61,8 +61,18 @@ def chromium() -> Iterator[Any]:
 @contextmanager
 def page_of(browser: Any, **options: Any) -> Iterator[Any]:
     """A page whose errors and whose requests to other machines fail the test when it is closed."""
-    problems: list[str] = []
     page = browser.new_context(viewport={"width": 1200, "height": 900}, **options).new_page()
+    problems = problems_of(page)
+    try:
+        yield page
+        assert problems == []
+    finally:
+        page.context.close()
+
+
+def problems_of(page: Any) -> list[str]:
+    """From now on: errors, and requests to other machines."""
+    problems: list[str] = []
     page.set_default_timeout(90_000)  # a busy machine takes long to import a tokenizer
 
     def check(route: Any) -> None:
@@ -75,11 +85,7 @@ def page_of(browser: Any, **options: Any) -> Iterator[Any]:
     page.route("**/*", check)
     page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
-    try:
-        yield page
-        assert problems == []
-    finally:
-        page.context.close()
+    return problems
 
 
 def assert_tables_align(*reports: Path) -> None:

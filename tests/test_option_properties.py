@@ -199,7 +199,7 @@ BASES: dict[tuple[str, ...], list[str]] = {
 TYPED = "p\nb\npass\nbet\ncheck\nfold\ncall\n" * 4  # at the keyboard, by whoever is asked
 # Refused as it stands, for want of a file that takes minutes to make.
 REFUSED = {("math", "preferences")}
-DEAR = {("math", "rollouts"): 3, ("math", "sft"): 4, ("math", "dpo"): 4}  # draws of these
+DEAR = {("math", "rollouts"): 3, ("math", "sft"): 2, ("math", "dpo"): 3}  # draws of these
 SLOW = {
     ("doctor",): "it multiplies in every dtype, and its one option is a flag",
     ("serve",): "it serves until it is stopped",

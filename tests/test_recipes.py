@@ -51,7 +51,8 @@ def test_a_smoke_run_is_whole_and_takes_less_than_a_minute(tmp_path: Path, recip
     assert list((run / "tensorboard").iterdir())
     page = (run / "report.html").read_text()
     assert page.startswith("<!doctype html>")
-    REPORTS.append(run / "report.html")
+    if recipe in ("spiral", "leduc"):  # whose reports have all that those of the others have
+        REPORTS.append(run / "report.html")
     # Plain where no person looks, and the path of the report is the last thing said.
     assert "\x1b" not in life.out and "Traceback" not in life.err
     assert life.out.splitlines()[-1] == str(run / "report.html")

@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import lives
 import pytest
 
 from sparring.cli.scaffold import scaffold
@@ -33,10 +35,9 @@ def test_a_new_package_is_installed_tested_and_trained(tmp_path: Path) -> None:
     assert installed.returncode == 0, installed.stderr
     tested = run("pytest", "-q", cwd=tmp_path / "count_up", path=site)
     assert tested.returncode == 0 and "8 passed" in tested.stdout, tested.stdout
-    trained = run(
-        "sparring", "train", "count_up", "--smoke", "--run", "run", cwd=tmp_path, path=site
-    )
-    assert trained.returncode == 0, trained.stderr
+    words = ("train", "count_up", "--smoke", "--run", "run")
+    trained = lives.sparring(*words, cwd=tmp_path, first=partial(lives.packages_of, site))
+    assert trained.code == 0, trained.err
     assert (tmp_path / "run" / "report.html").exists()
 
 

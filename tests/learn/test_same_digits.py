@@ -15,7 +15,7 @@ from sparring.learn.learner import Learner
 from sparring.learn.packing import at_tokens
 from sparring.run.config import LearnConfig
 
-REPEAT = 4
+REPEAT = 3
 
 
 @pytest.fixture

@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import lives
 import pytest
 
 SOURCE = Path(__file__).parent / "pennies"
@@ -45,8 +47,9 @@ def test_its_recipe_and_its_command_are_listed(site: Path, tmp_path: Path) -> No
 
 
 def test_it_trains_measures_and_draws(site: Path, tmp_path: Path) -> None:
-    done = sparring(site, "train", "pennies", "--smoke", "--run", "run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    words = ("train", "pennies", "--smoke", "--run", "run")
+    done = lives.sparring(*words, cwd=tmp_path, first=partial(lives.packages_of, site))
+    assert done.code == 0, done.err
     lines = [json.loads(x) for x in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["coins/bonus"] == 2.0 * 3
     assert {"winners", "baseline/pennies/even", "eval/pennies/heads"} <= set(lines[-1])

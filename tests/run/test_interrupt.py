@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lives import Life, facts, sparring, train, whole
+from lives import Life, Moment, facts, sparring, train, whole
 from terminal import on_terminal
 
 from sparring.run import interrupt
@@ -276,7 +276,11 @@ def test_the_phases_leave_and_go_on(tmp_path: Path) -> None:
     life = sparring(*words, cwd=tmp_path, first=partial(at_epoch, signal.SIGUSR1))
     left(life, "SIGUSR1 came: left after epoch 2 of ")
     assert not (tmp_path / "run" / "sft").exists()
-    life = sparring(*words, "--resume", cwd=tmp_path)
-    assert life.code == 0, life.err
-    assert "eval_base (as it was)" in life.out and "sft: epoch 3, " in life.out
-    assert "sft: epoch 2, " not in life.out
+    log = tmp_path / "run" / "console.log"
+    before = len(log.read_text())
+    after = Moment("rollouts.jsonl")  # what comes after it is of no interest here
+    life = sparring(*words, "--resume", cwd=tmp_path, die_at=after)
+    assert life.code == -signal.SIGKILL and (tmp_path / "run" / "sft").exists(), life.err
+    said = log.read_text()[before:]
+    assert "eval_base (as it was)" in said and "sft: epoch 3, " in said
+    assert "sft: epoch 2, " not in said

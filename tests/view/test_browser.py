@@ -1,4 +1,4 @@
-"""The view as an installed wheel shows it, in a real Chromium."""
+"""The view in a real Chromium. (tests/release has the files that it shows in the wheel.)"""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import json
 import math
 import os
 import runpy
-import shutil
-import subprocess
-import sys
 import time
-import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import lives
 import pytest
-from browser import assert_reachable, chromium, page_of
+from browser import assert_reachable, chromium, problems_of
 from fake_run import write_run
 
 REPOSITORY = Path(__file__).parents[2]
@@ -32,37 +30,20 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("runs") / "spiral-7")
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as its wheel holds it, in a folder of its own."""
-    folder = tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(REPOSITORY / name, folder / name)
-    ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
-    shutil.copytree(REPOSITORY / "sparring", folder / "sparring", ignore=ignored)
-    code = "from setuptools import build_meta; build_meta.build_wheel('made')"
-    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True)
-    (wheel,) = (folder / "made").glob("sparring-*.whl")
-    zipfile.ZipFile(wheel).extractall(folder / "site")
-    shutil.rmtree(folder / "sparring")
-    return folder / "site"
+def cache_in(folder: Path) -> None:
+    os.environ["XDG_CACHE_HOME"] = str(folder)
 
 
 @pytest.fixture(scope="module")
-def address(run: Path, installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    environment = {**os.environ, "PYTHONPATH": str(installed), "XDG_CACHE_HOME": str(elsewhere)}
-    command = [sys.executable, "-m", "sparring", "view", str(run), "--port", "0"]
-    server = subprocess.Popen(
-        command, cwd=elsewhere, env=environment, stdout=subprocess.PIPE, text=True
-    )
+    words = ("view", run, "--port", 0)
+    server = lives.begin(*words, cwd=elsewhere, first=partial(cache_in, elsewhere))
     try:
-        assert server.stdout is not None
-        lines = iter(server.stdout.readline, "")
-        yield next(line.strip() for line in lines if line.startswith("http://"))
+        yield server.line("http://")
     finally:
-        server.terminate()
-        server.wait(20)
+        server.process.terminate()
+        server.end()
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +53,20 @@ def browser(run: Path) -> Iterator[Any]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> tuple[Any, list[str]]:
+    """One for all tests: a new one takes a second of processor time."""
+    page = browser.new_page()
+    return page, problems_of(page)
+
+
 @pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    with page_of(browser) as found:
-        yield found
+def page(tab: tuple[Any, list[str]]) -> Iterator[Any]:
+    page, problems = tab
+    page.set_viewport_size({"width": 1200, "height": 900})
+    yield page
+    assert problems == []
+    page.goto("about:blank")
 
 
 def checksums(run: Path) -> dict[str, str]:
@@ -149,6 +140,8 @@ def test_a_new_line_is_shown_within_two_seconds_and_a_torn_one_harms_nothing(
             end, started = '"learn/entr', time.monotonic()
             page.wait_for_selector(f"b.iteration:text-is('{number}')")
             waits.append(time.monotonic() - started)
+            if len(waits) > 1 and min(waits) < 2:
+                break
         assert min(waits) < 2
     finally:
         log.write_bytes(before)
@@ -317,17 +310,18 @@ def test_a_game_is_rescored_and_played(page: Any, address: str) -> None:
 def test_sixty_charts_are_drawn_in_half_a_second(page: Any, address: str) -> None:
     page.goto(f"{address}/run/spiral-7")
     plot(page)
-    assert min(page.evaluate(BENCHMARK["DRAW"], 400) for _ in range(5)) < 0.5
+    assert any(page.evaluate(BENCHMARK["DRAW"], 400) < 0.5 for _ in range(5))
 
 
 def test_the_first_page_of_the_games_comes_at_once_when_they_are_indexed(
     page: Any, address: str
 ) -> None:
     open_games(page, address)
-    waits = []
-    for _ in range(3):
+
+    def wait() -> float:
         started = time.monotonic()
         page.goto(f"{address}/run/spiral-7/games")
         page.wait_for_selector("table.games tbody tr")
-        waits.append(time.monotonic() - started)
-    assert min(waits) < 1
+        return time.monotonic() - started
+
+    assert any(wait() < 1 for _ in range(3))

@@ -87,22 +87,28 @@ def test_the_same_seed_chooses_the_same() -> None:
     assert len({r.rule.split("+")[0] for r in first}) == len(first)
 
 
-def sampled(most: int) -> list[tuple[dict[str, str], Rewrite]]:
-    """Some rewrites of each rule, of as many programs."""
+FULL = os.environ.get("SPARRING_FULL") == "1"
+
+
+def sampled() -> list[tuple[dict[str, str], Rewrite]]:
+    """Some rewrites of each rule, of as many programs: two of those that break something, since a
+    break need not show in every program."""
     by_rule = defaultdict(list)
     for row in PROGRAMS:
         for rewrite in rewrites(row["code"], row["function"]):
             by_rule[rewrite.rule].append((row, rewrite))
     assert set(by_rule) == set(RULES)
     rng = random.Random(5)
-    return [
-        one for rule in RULES for one in rng.sample(by_rule[rule], min(most, len(by_rule[rule])))
-    ]
+    chosen = []
+    for rule in RULES:
+        most = 3 if FULL else 1 if by_rule[rule][0][1].keeps else 2
+        chosen += rng.sample(by_rule[rule], min(most, len(by_rule[rule])))
+    return chosen
 
 
 @needs_ghc
 def test_every_rule_against_the_checker() -> None:
-    chosen = sampled(3 if os.environ.get("SPARRING_FULL") == "1" else 2)
+    chosen = sampled()
 
     async def go() -> list[Verdict]:
         async with HaskellChecker() as checker:
@@ -138,7 +144,8 @@ def test_rounding_towards_zero_shows_below_zero() -> None:
 @needs_ghc
 def test_scripted_proofs_keep_to_the_rules_where_the_programs_do() -> None:
     drafts = []
-    for row in PROGRAMS:
+    by = 1 if FULL else 3
+    for row in PROGRAMS[::by]:
         kept = [r for r in rewrites(row["code"], row["function"]) if r.rule == WHOLE[1]]
         both = pair(row["code"], kept[0].code, row["function"])
         given = proofs(row["code"], kept[0].code, row["function"])
@@ -156,7 +163,7 @@ def test_scripted_proofs_keep_to_the_rules_where_the_programs_do() -> None:
 
     trees = iter(asyncio.run(go()))
     fine = [[_keeps(one, next(trees)) for one in tries] for tries in drafts]
-    assert sum(any(tries) for tries in fine) >= 40, fine
+    assert sum(any(tries) for tries in fine) >= 40 // by, fine
 
 
 def _keeps(draft: liquid.Draft, tree: str) -> bool:

@@ -121,9 +121,9 @@ def test_only_comparisons_of_unchanged_parameters_become_equations() -> None:
 def test_differences_of_two_integers_far_out_are_found() -> None:
     pairs = [
         (f("return a - b", TWO), f(f"return 0 if {condition} else a - b", TWO))
-        for condition in FAR_OUT
+        for condition in FAR_OUT[::2]  # of all of them the points are looked for above
     ]
-    for condition, verdict in zip(FAR_OUT, attacked(pairs), strict=True):
+    for condition, verdict in zip(FAR_OUT[::2], attacked(pairs), strict=True):
         assert verdict.kind == "refuted", f"{condition}: {verdict}"
 
 
