@@ -85,3 +85,15 @@ class OwnEngine(Engine):
         """Per information state, how likely each legal action is as the reply: exactly, where a
         reply is one token or actions are masked."""
         raise NotImplementedError(f"{type(self).__name__} gives no probabilities")
+
+
+def settle(future: Any, result: Any) -> None:
+    """Answer whoever waits for a future, unless it was cancelled, with a result or an error."""
+    if future.done():
+        return
+    if isinstance(result, StopIteration):  # a future cannot hold one, and would never be done
+        result = RuntimeError(f"the engine failed: {result!r}")
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

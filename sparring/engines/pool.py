@@ -19,7 +19,7 @@ from sparring.core.collect import Job, play_all
 from sparring.core.table import Speak
 from sparring.core.tree import Infoset
 from sparring.core.types import Episode, Request, Sampling, Turn
-from sparring.engines.engine import OwnEngine
+from sparring.engines.engine import OwnEngine, settle
 from sparring.engines.shared_weights import SharedWeights, Transport, last_line
 from sparring.engines.worker import Message, Reply, pack_game, portable, without_state
 from sparring.run.rundir import RunError
@@ -227,11 +227,8 @@ class WorkerPool(OwnEngine):
                 for number, answer in reply.finished:
                     if number < 0:
                         self._fail(slot, answer)  # type: ignore[arg-type]
-                    elif (future := slot.pending.get(number)) is not None and not future.done():
-                        if isinstance(answer, Exception):
-                            future.set_exception(answer)
-                        else:
-                            future.set_result(answer)
+                    elif (future := slot.pending.get(number)) is not None:
+                        settle(future, answer)
                 for number, request in reply.requests:
                     self._spawn(self._answer(slot, number, request))
         except self._transport.lost as error:
@@ -242,8 +239,7 @@ class WorkerPool(OwnEngine):
 
     def _fail(self, slot: _Slot, error: Exception) -> None:
         for future in slot.pending.values():
-            if not future.done():
-                future.set_exception(error)
+            settle(future, error)
 
     async def _answer(self, slot: _Slot, number: int, request: Request) -> None:
         """Answer a request that a worker's game makes of an engine that is not the worker's."""

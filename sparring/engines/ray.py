@@ -1,19 +1,22 @@
-"""Workers that Ray places on many machines."""
+"""Workers that Ray places on many machines, and the cluster under them: joining or starting it."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from typing import Any
 
 from sparring.core.errors import ConfigError
 from sparring.engines.engine import OwnEngine
 from sparring.engines.pool import WorkerPool
-from sparring.engines.ray_cluster import connect, death, node_address
 from sparring.engines.shared_weights import last_line
 from sparring.engines.worker import Make, Worker
+from sparring.run.interrupt import SIGNALS
 from sparring.run.sections import RayConfig
 
 log = logging.getLogger(__name__)
@@ -49,7 +52,9 @@ class RayTransport:
         self._arguments = (make, jail, os.getcwd())
         self._placement: Any = None  # a placement group: the learner's GPU, then one per worker
         self._started_ray = connect(config, gpus)
-        self.lost, self.host = death(), node_address()
+        import ray
+
+        self.lost, self.host = death(), str(ray.util.get_node_ip_address())
 
     def reserve(self, device: str) -> None:
         """Set the learner's GPU and those of the workers apart, if the cluster has so many."""
@@ -144,3 +149,55 @@ class RayTransport:
             ray.util.remove_placement_group(self._placement)
         if self._started_ray:
             ray.shutdown()
+
+
+@contextmanager
+def _own_signal_handlers() -> Iterator[None]:
+    """Ray handles SIGTERM by printing frames of C++ and dying; a run leaves in good order."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def connect(config: RayConfig, gpus: float) -> bool:
+    """Join the cluster that is named, or start one here; whether it was started."""
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError(
+            "ray.replicas asks for Ray, which is missing: pip install 'sparring[ray]'"
+        ) from None
+    started = not ray.is_initialized()
+    if started:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        try:
+            with _own_signal_handlers():
+                ray.init(address=config.address or "local", **quiet)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ConfigError(
+                f"there is no Ray cluster at {config.address!r}: {last_line(error)}. Start one "
+                "(`ray start --head --port PORT`; a port that is in use: choose another), or leave "
+                "ray.address empty to use this machine alone."
+            ) from error
+    if gpus and not ray.cluster_resources().get("GPU"):
+        if started:
+            ray.shutdown()
+        raise ConfigError(
+            "the replicas want GPUs and the Ray cluster has none: start its nodes where there are "
+            "GPUs, or say engine.device=cpu"
+        )
+    return started
+
+
+def death() -> tuple[type[Exception], ...]:
+    """What is raised when a replica, its process or its node is no more."""
+    from ray import exceptions
+
+    return (
+        exceptions.RayActorError,
+        exceptions.ObjectLostError,
+        exceptions.WorkerCrashedError,
+        exceptions.NodeDiedError,
+    )

@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +25,9 @@ from pathlib import Path
 from sparring.core.errors import ConfigError
 from sparring.core.tree import Infoset
 from sparring.core.types import BASE, Request, Sampling, Turn
-from sparring.engines.engine import OwnEngine
+from sparring.engines.engine import OwnEngine, settle
 from sparring.engines.http_client import Line
 from sparring.engines.local.engine import PromptTooLong, TransformersEngine
-from sparring.engines.one_at_a_time import OneAtATime
 from sparring.engines.published import PublishFailed, publishing
 from sparring.engines.vllm_links import Adapter as Adapter
 from sparring.engines.vllm_links import InProcess, Link, OverHttp, Weights
@@ -187,6 +186,63 @@ class VllmEngine(OwnEngine):
         except Exception as error:  # it will not be asked for again: it only takes room
             log.warning("vLLM keeps the adapter %s: %s", adapter.name, error)
         shutil.rmtree(adapter.folder, ignore_errors=True)
+
+
+class OneAtATime:
+    """Requests of the loaded policy are served until another one is asked for. Then those under way
+    end, and the policy that has waited longest is loaded and serves all who wait for it."""
+
+    def __init__(self, load: Callable[[str], Awaitable[None]]) -> None:
+        self._load = load
+        self.loaded: str | None = None
+        self._running = 0
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._switch: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def holding(self, policy: str) -> AsyncIterator[None]:
+        """The time in which this policy stays loaded."""
+        if self.loaded != policy or self._waiting or self._switch is not None:
+            await self._wait(policy)
+        else:
+            self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+            self._go_on()
+
+    async def _wait(self, policy: str) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(policy, []).append(turn)
+        self._go_on()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # given up between its turn and its request
+                self._running -= 1
+                self._go_on()
+            raise
+
+    def _go_on(self) -> None:
+        if self._waiting and not self._running and self._switch is None:
+            self._switch = asyncio.get_running_loop().create_task(self._serve_next())
+
+    async def _serve_next(self) -> None:
+        policy = next(iter(self._waiting))
+        error: Exception | None = None
+        try:
+            if self.loaded != policy:
+                self.loaded = None
+                await self._load(policy)
+                self.loaded = policy
+        except Exception as failed:
+            error = failed
+        for turn in self._waiting.pop(policy):
+            self._running += error is None and not turn.done()
+            settle(turn, error)
+        self._switch = None
+        self._go_on()
 
 
 def make_vllm(config: Config, policies: Policies, dtype: str) -> VllmEngine:

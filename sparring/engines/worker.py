@@ -22,7 +22,7 @@ from sparring.core.game import Game
 from sparring.core.tree import Infoset
 from sparring.core.types import BASE, Episode, Request, Sampling, Turn, View, VoidGame
 from sparring.engines.broadcast import Member, Offer, gpu_of
-from sparring.engines.engine import Engine
+from sparring.engines.engine import Engine, settle
 from sparring.engines.players import Players
 from sparring.engines.published import checksum
 from sparring.run.games import game_class
@@ -121,13 +121,8 @@ class Worker:
             await game.open(self.jail)
             self._games[key] = game
         for number, answer in sent.answers:
-            future = self._asked.pop(number, None)
-            if future is None or future.done():
-                continue
-            if isinstance(answer, Exception):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
+            if (future := self._asked.pop(number, None)) is not None:
+                settle(future, answer)
         for number, request in sent.requests:
             self._start(number, self.players.act(request))
         for number, job, sampling in sent.jobs:

@@ -23,9 +23,8 @@ from sparring.engines.http_client import ServerFailed
 from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.local.generate import generate
 from sparring.engines.local.rows import Row
-from sparring.engines.one_at_a_time import OneAtATime
 from sparring.engines.published import PublishFailed
-from sparring.engines.vllm import Adapter, Spoken, VllmEngine, make_vllm, width
+from sparring.engines.vllm import Adapter, OneAtATime, Spoken, VllmEngine, make_vllm, width
 from sparring.engines.vllm_links import Weights
 from sparring.learn.learner import CanaryError
 from sparring.models.loading import load_model

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparring.engines import ray_cluster
+from sparring.engines.ray import connect
 from sparring.launch import ray_node
 from sparring.run.interrupt import SIGNALS
 from sparring.run.sections import RayConfig
@@ -67,7 +67,7 @@ def test_the_handlers_of_a_run_outlive_those_that_ray_puts_in_place(
 
     before = signal.signal(signal.SIGTERM, leave)
     try:
-        ray_cluster.connect(RayConfig(), gpus=0)
+        connect(RayConfig(), gpus=0)
         assert signal.getsignal(signal.SIGTERM) is leave
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -11,7 +11,7 @@ import torch
 
 from sparring.engines.local.decoder import Cache
 from sparring.engines.local.paged_cache import BLOCK, PagedCache
-from sparring.engines.local.transfer import upload
+from sparring.engines.local.pages import upload
 from sparring.models.device import out_of_memory
 
 log = logging.getLogger(__name__)
@@ -69,6 +69,14 @@ class CacheTensors:
         self.tensors = tensors
         self.blocks.grow(wanted)
         return True
+
+    def release(self) -> None:
+        """Forget all that is cached while no row is under way, and on a CPU, which has one memory
+        for the engine and the learner, give the memory back. Graphs of a GPU look where it is."""
+        self.blocks.clear()
+        if self._device.type == "cpu":
+            self.blocks.shrink()
+            self.tensors = torch.empty(0)
 
     def layers(self) -> list[Cache]:
         return list(zip(*self.tensors, strict=True))

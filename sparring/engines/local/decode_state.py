@@ -14,9 +14,8 @@ import torch
 
 from sparring.engines.local.decoder import Decoder
 from sparring.engines.local.paged_cache import BLOCK, SCRATCH
-from sparring.engines.local.pages import Pages
+from sparring.engines.local.pages import Pages, upload
 from sparring.engines.local.rows import Row
-from sparring.engines.local.transfer import upload
 
 _COLUMNS = ("token", "position", "seed", "drawn", "left", "adapter")
 

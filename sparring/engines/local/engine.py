@@ -24,18 +24,17 @@ from sparring.core.clock import Clock
 from sparring.core.errors import ConfigError
 from sparring.core.tree import Infoset
 from sparring.core.types import BASE, Request, Sampling, Turn, VoidGame
-from sparring.engines.engine import OwnEngine
+from sparring.engines.engine import OwnEngine, settle
 from sparring.engines.local.decoder import has_adapters, unsupported
 from sparring.engines.local.generate import PlainRunner, end_ids
-from sparring.engines.local.masking import Trie
 from sparring.engines.local.probabilities import (
     Readings,
     action_probabilities,
     token_readings,
 )
-from sparring.engines.local.rows import Row
+from sparring.engines.local.rows import Row, Waiting
 from sparring.engines.local.runner import Runner
-from sparring.engines.local.waiting import Waiting
+from sparring.engines.local.sampling import Trie
 from sparring.models.chat import RAW, Chat
 from sparring.models.compute_thread import bench
 from sparring.models.policies import Policies, slot_name
@@ -213,7 +212,7 @@ class TransformersEngine(OwnEngine):
         if isinstance(error, Exception):
             rows = [row for runner in self._all_runners() for row in runner.abort(error)]
             for waiting in (*(row.request for row in rows), *self._queue):
-                waiting.answer(error)
+                settle(waiting.future, error)
             self._queue = []
 
     async def _serve(self) -> None:
@@ -237,7 +236,7 @@ class TransformersEngine(OwnEngine):
             finally:
                 self._running = False
             for waiting, result in ended:
-                waiting.answer(result)
+                settle(waiting.future, result)
             for _ in range(_NEXT_TICKS if ended else 0):
                 await asyncio.sleep(0)
 

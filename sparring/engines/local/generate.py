@@ -12,9 +12,8 @@ import torch
 from transformers import DynamicCache
 
 from sparring.core.types import VoidGame
-from sparring.engines.local.masking import mask_logits
 from sparring.engines.local.rows import Row
-from sparring.engines.local.sampling import draw, uniforms
+from sparring.engines.local.sampling import draw, mask_logits, uniforms
 from sparring.models.chat import Chat
 from sparring.models.device import out_of_memory
 from sparring.models.policies import Policies

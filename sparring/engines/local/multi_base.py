@@ -9,8 +9,7 @@ from typing import Any
 from sparring.core.tree import Infoset
 from sparring.core.types import Request, Sampling, Turn
 from sparring.engines.local.engine import AnyRunner, TransformersEngine
-from sparring.engines.local.rows import Row
-from sparring.engines.local.waiting import Waiting
+from sparring.engines.local.rows import Row, Waiting
 from sparring.models.chat import Chat
 from sparring.models.multi_base import ManyPolicies
 from sparring.models.policies import Policies

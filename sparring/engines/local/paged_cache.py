@@ -49,6 +49,11 @@ class PagedCache:
         self.references += [0] * len(added)
         self.size = max(self.size, blocks + 1)
 
+    def shrink(self) -> None:
+        """Have no blocks but the one for padding; none may be held."""
+        assert len(self.free) == self.size - 1
+        self.size, self.free, self.references = 1, [], [1]
+
     @property
     def available(self) -> int:
         """Blocks that are free, or that only the tree holds."""

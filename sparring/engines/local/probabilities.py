@@ -14,8 +14,7 @@ from torch import Tensor
 from sparring.core.answers import answer, named
 from sparring.core.tree import Infoset
 from sparring.core.types import Sampling
-from sparring.engines.local.masking import Trie, mask_logits
-from sparring.engines.local.sampling import chances
+from sparring.engines.local.sampling import Trie, chances, mask_logits
 from sparring.models.chat import Chat
 
 TOKENS = 16384  # of prompts that are read at once

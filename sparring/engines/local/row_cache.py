@@ -17,10 +17,9 @@ from torch import Tensor
 from sparring.engines.local.cache_tensors import CacheTensors
 from sparring.engines.local.decoder import Cache, Layer
 from sparring.engines.local.paged_cache import BLOCK, SCRATCH
-from sparring.engines.local.pages import Pages
+from sparring.engines.local.pages import Pages, upload
 from sparring.engines.local.rows import Row
 from sparring.engines.local.torch_ops import ROWS, add_norm, attention, gate, hidden_bias, turned
-from sparring.engines.local.transfer import upload
 
 __all__ = ["RowCache", "add_norm", "attend", "gate", "rotate"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,9 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sparring.core.types import Sampling
-from sparring.engines.local.masking import Trie, mask_logits
-from sparring.engines.local.sampling import draw, uniforms
+from sparring.core.types import Request, Sampling, Turn
+from sparring.engines.local.sampling import Trie, draw, mask_logits, uniforms
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A request and who waits for its answer."""
+
+    request: Request
+    prompt_ids: list[int]
+    future: asyncio.Future[Turn]
+    trie: Trie | None = None
 
 
 @dataclass(eq=False, slots=True)

@@ -31,12 +31,11 @@ from sparring.engines.local.decode_state import DecodeState
 from sparring.engines.local.decoder import Decoder
 from sparring.engines.local.generate import stopped
 from sparring.engines.local.paged_cache import BLOCK
-from sparring.engines.local.pages import CHUNK, reading
+from sparring.engines.local.pages import CHUNK, Readback, reading, upload
 from sparring.engines.local.row_cache import RowCache
 from sparring.engines.local.row_counts import READ, RowCounts
 from sparring.engines.local.rows import Row, draw_again
 from sparring.engines.local.scheduler import Scheduler, Span, positions_after
-from sparring.engines.local.transfer import Readback, upload
 from sparring.models.device import out_of_memory
 from sparring.run import interrupt
 
@@ -134,7 +133,7 @@ class Runner:
 
     def drop_cache(self) -> None:
         """Weights have moved: what was computed is of no use any more. No row may be under way."""
-        self.cache.clear()
+        self.memory.release()
         self._adapters.clear()
 
     @torch.inference_mode()

@@ -1,15 +1,20 @@
 """Drawing tokens. Each request owns its randomness, so that what it says does not depend on
-who shares its batch: position t of seed s always draws with the same uniform number.
+who shares its batch: position t of seed s always draws with the same uniform number. With action
+masking only the tokens of legal actions can be drawn, and what is left is renormalised.
 
 Shapes: B requests, V vocabulary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import torch
 from torch import Tensor
 
 from sparring.core.types import Sampling
+
+Node = dict[int, "Node"]
 
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # 2**64 / the golden ratio, as a signed number
 _MIX1 = -4658895280553007687
@@ -84,3 +89,42 @@ def draw(
     if bool(greedy_B.any()):
         token_B = torch.where(greedy_B, logits_BV.argmax(-1), token_B)
     return token_B, probabilities.gather(-1, token_B[:, None])[:, 0].log()
+
+
+class Trie:
+    """The token sequences of the legal actions. The end token is part of it only where one action
+    is a prefix of another; elsewhere a reply ends with the action's last token."""
+
+    def __init__(self, actions: Iterable[Sequence[int]], end: int) -> None:
+        self.root: Node = {}
+        self.depth = 0  # tokens of the longest reply
+        closed = []
+        for tokens in actions:
+            node = self.root
+            for token in tokens:
+                node = node.setdefault(token, {})
+            closed.append((node, len(tokens)))
+        for node, length in closed:
+            if node:
+                node[end] = {}
+            self.depth = max(self.depth, length + bool(node))
+
+    def allowed(self, prefix: Sequence[int] = ()) -> list[int]:
+        """The tokens that may come next; none where an action is complete."""
+        node = self.root
+        for token in prefix:
+            node = node[token]
+        return list(node)
+
+
+def mask_logits(logits_BV: Tensor, allowed: Sequence[Sequence[int]]) -> Tensor:
+    """Logits with everything but each row's allowed tokens at −inf; a row that names none keeps
+    them all."""
+    rows = [i for i, tokens in enumerate(allowed) for _ in tokens]
+    if not rows:
+        return logits_BV
+    columns = [token for tokens in allowed for token in tokens]
+    kept_BV = torch.tensor([[not tokens] for tokens in allowed], device=logits_BV.device)
+    kept_BV = kept_BV.repeat(1, logits_BV.shape[-1])
+    kept_BV[rows, columns] = True
+    return logits_BV.masked_fill(~kept_BV, -torch.inf)

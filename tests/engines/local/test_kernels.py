@@ -57,6 +57,12 @@ def layer(**options: Any) -> Layer:
     return Layer(**{**plain, "window": 0, "norm": 0, "rope": rope(), **options})
 
 
+def _decoding(position_B: torch.Tensor, table_BW: torch.Tensor, longest: int) -> Pages:
+    """One token for each row."""
+    each = torch.arange(len(position_B), device=position_B.device)
+    return Pages(position_B, each, table_BW, each, each, torch.ones_like(each), 1, longest)
+
+
 def some_pages(spans: list[tuple[int, int]], size: int = 0, tile: int = 4) -> tuple[Pages, int]:
     """Rows with blocks in no order, and how many blocks there are."""
     order = torch.randperm(90, generator=torch.Generator().manual_seed(3)).add(1).tolist()
@@ -126,7 +132,7 @@ def test_reading_and_decoding_give_a_position_the_same_bits(dtype: torch.dtype) 
     for token in (0, 4, 7, 11, 12, 17):
         row = int(pages.row_N[token])
         at = pages.position_N[token : token + 1]
-        one = Pages.decoding(at, pages.table_BW[row : row + 1], int(at) + 1)
+        one = _decoding(at, pages.table_BW[row : row + 1], int(at) + 1)
         alone = kernels.attend(q[token : token + 1], layer(), both, on(DEVICE, one), D**-0.5)
         assert torch.equal(alone[0], whole[token])
 

@@ -11,8 +11,8 @@ from test_runner import BLOCK_GB, ask, digits, runner_of, talk
 from sparring.core.types import Request, Turn
 from sparring.engines.local.decoder import fixed_rows
 from sparring.engines.local.engine import TransformersEngine
+from sparring.engines.local.pages import Readback
 from sparring.engines.local.runner import Runner
-from sparring.engines.local.transfer import Readback
 
 
 def looking_ahead(engine: TransformersEngine) -> Runner:

@@ -11,7 +11,7 @@ from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling, Turn, View
 from sparring.credit.samples import join
 from sparring.engines.local.engine import TransformersEngine
-from sparring.engines.local.masking import Trie, mask_logits
+from sparring.engines.local.sampling import Trie, mask_logits
 from sparring.learn.batches import collate
 from sparring.learn.learner import Learner
 from sparring.run.config import LearnConfig, load_recipe
