@@ -67,6 +67,7 @@ class Plugin:
     report: Sequence[str] = ()  # RunData -> ReportPart or None
     commands: Sequence[str] = ()  # functions that add commands to the command line's app
     config: Mapping[str, str] = field(default_factory=dict)  # key at the top -> its `Section`
+    translations: Sequence[str] = ()  # what to write instead of a config of another shape, or None
     environment: Mapping[str, str] = field(default_factory=dict)  # variable -> dotted config key
     readers: Mapping[str, str] = field(default_factory=dict)  # file suffix -> Path -> rows
     recipes: str = "recipes"
@@ -154,7 +155,9 @@ def look_beside(run: Path) -> None:
     _beside[:] = [*dict.fromkeys([*run.resolve().parents, *_beside])]
 
 
-def load_all(kind: Literal["measures", "report", "commands", "closings", "checks"]) -> list[Any]:
+def load_all(
+    kind: Literal["measures", "report", "commands", "closings", "checks", "translations"],
+) -> list[Any]:
     """The objects that all plug-ins list under one heading, in order."""
     return [load(where) for plugin in plugins() for where in getattr(plugin, kind)]
 

@@ -15,8 +15,7 @@ from pydantic import AfterValidator, Field, ValidationError, create_model
 
 from sparring.core.errors import ConfigError, nearest
 from sparring.core.game import Remote
-from sparring.core.plugin import Kind, bridges, load, names, plugins
-from sparring.run.foreign import translation
+from sparring.core.plugin import Kind, bridges, load, load_all, names, plugins
 from sparring.run.games import make_games
 from sparring.run.learning import LearnConfig
 from sparring.run.players import check_imitated, check_players, take_population
@@ -285,9 +284,9 @@ def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False
     if bridged:
         data["games"] = {name: next(iter(data["games"].values()))}
         data["recipe"] = re.sub(r"[^\w.-]+", "-", name).strip("-")
-    instead = translation(data)
-    if instead:
-        raise ConfigError(f"{path.name} cannot be used: {instead}")
+    for translation in load_all("translations"):
+        if instead := translation(data):
+            raise ConfigError(f"{path.name} cannot be used: {instead}")
     smoke_keys = data.pop("smoke", None) or {}
     if smoke:
         for key, value in {**SMOKE, **smoke_keys}.items():

@@ -19,5 +19,6 @@ plugin = Plugin(
     evaluations={"mbpp": "sparring.pipelines.code.mbpp:evaluation"},
     measures=["sparring.pipelines.code.code_tests:MEASURES"],
     config={"mbpp": "sparring.pipelines.code.config:MbppConfig"},
+    translations=["sparring.pipelines.code.foreign:translation"],
     environment={"MBPP_EVAL_NUM_QUESTIONS": "mbpp.problems", "MBPP_DATASET_PATH": "mbpp.data"},
 )

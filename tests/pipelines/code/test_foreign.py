@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from sparring.core.errors import ConfigError
+from sparring.pipelines.code.foreign import ELSEWHERE, KEYS
 from sparring.run.config import load_recipe
-from sparring.run.foreign import ELSEWHERE, KEYS
 
 # The shape and the values that the GRPO project's page shows.
 GRPO = """
