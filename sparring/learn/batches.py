@@ -227,10 +227,11 @@ def _send(array: np.ndarray, device: torch.device | str) -> Tensor:
 
 
 def by_budget(
-    lessons: Sequence[Lesson], tokens: int, most: int | None = None
+    lessons: Sequence[Lesson], tokens: int, most: int | None = None, multiple: int = 1
 ) -> list[list[Lesson]]:
-    """Micro-batches of like lengths whose padded rows stay within the budget (or single ones), and
-    of at most so many lessons. A pair is never parted: its loss is no sum over its sequences."""
+    """Micro-batches of like lengths whose rows, padded to a multiple, stay within the budget (or
+    single ones), and of at most so many lessons. A pair is never parted: its loss is no sum over
+    its sequences."""
     batches: list[list[Lesson]] = []
     rows: set[Key] = set()
     for lesson in sorted(lessons, key=_by_length):
@@ -238,7 +239,7 @@ def by_budget(
         own = {seen(sample) for sample in members(lesson)}
         rows |= own
         room = not batches or most is None or len(batches[-1]) < most
-        if batches and room and len(rows) * _by_length(lesson)[0] <= tokens:
+        if batches and room and len(rows) * _up(_by_length(lesson)[0], multiple) <= tokens:
             batches[-1].append(lesson)
         else:
             batches.append([lesson])

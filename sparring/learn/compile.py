@@ -20,7 +20,7 @@ from sparring.learn.activation_checkpointing import layers_of
 from sparring.run.config import LearnConfig
 
 BACKEND = "inductor"
-WIDTH = 64  # rows are padded to a multiple of it, so that few shapes are met
+WIDTH = 32  # rows are padded to a multiple of it, so that few shapes are met
 WORTH = 24576  # distinct tokens of a step; for fewer nothing is compiled where graphs are captured
 
 

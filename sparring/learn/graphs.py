@@ -12,11 +12,12 @@ from threading import Lock
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sparring.run.config import LearnConfig
 
 SMALL = 600_000_000  # weights; larger models keep a GPU busy as they are
+TOKENS = 8192  # of a micro-batch: they fill a GPU with a small model, and more would hold memory
 MOST = 32  # shapes that are kept
 CAPTURING = Lock()  # held while a graph is captured: other threads must not allocate then
 Read = Callable[[Tensor], Tensor]  # embeddings of rows to their last hidden states
@@ -48,12 +49,12 @@ class Graphs:
         self._pool = None
 
     def _no_room(self, key: tuple[int, ...]) -> bool:
-        """Whether a new shape is one too many, or larger than all before: then the memory of those
-        would be too small for it, and stay beside its own."""
+        """Whether a new shape is one too many, or much larger than all before: then the memory of
+        those would be too small for it, and stay beside its own."""
         if key in self._passes or not self._passes:
             return False
         largest = max(math.prod(other[:-1]) for other in self._passes)
-        return len(self._passes) == MOST or math.prod(key[:-1]) > largest
+        return len(self._passes) == MOST or math.prod(key[:-1]) > 1.1 * largest
 
     def hidden(self, model: Any, ids_RT: Tensor, read: Read, variant: int = 0) -> Tensor:
         """The last hidden states of rows, by graphs in both directions. The number of rows is
@@ -63,7 +64,7 @@ class Graphs:
             embeds_RTH.requires_grad_()
         addresses = [p.data_ptr() for p in model.parameters()]
         addresses += [p.grad.data_ptr() for p in self._parameters]
-        shape = (padded(len(ids_RT)), *embeds_RTH.shape[1:])
+        shape = (padded(*ids_RT.shape), *embeds_RTH.shape[1:])
         key = (*shape, variant)
         if addresses != self._addresses or self._no_room(key):
             self.clear()
@@ -76,10 +77,18 @@ class Graphs:
         return hidden_RTH
 
 
-def padded(rows: int) -> int:
-    """Four sizes between a power of two and the next."""
-    step = 1 << max(0, rows.bit_length() - 3)
-    return -(-rows // step) * step
+def padded(rows: int, width: int) -> int:
+    """As many rows as a micro-batch has tokens for, three quarters of them, a half, …: few shapes,
+    and the same ones in every step."""
+    most = max(rows, TOKENS // width)
+    sizes = (-(-most * part // (4 << k)) for k in range(most.bit_length()) for part in (4, 3))
+    return min(size for size in sizes if size >= rows)
+
+
+def drops(model: Any) -> bool:
+    """Whether dropout is at work in training: what is captured would drop the same each time."""
+    own = any(isinstance(layer, nn.Dropout) and layer.p > 0 for layer in model.modules())
+    return own or getattr(model.config, "attention_dropout", 0) > 0
 
 
 class _Passes:

@@ -19,6 +19,7 @@ from sparring.learn.canary import check_canary
 from sparring.learn.compile import WIDTH
 from sparring.learn.critic import Critic
 from sparring.learn.distributed.world import World
+from sparring.learn.graphs import TOKENS, Graphs, drops
 from sparring.learn.head_check import check_head
 from sparring.learn.losses import Totals
 from sparring.learn.objectives import (
@@ -92,8 +93,9 @@ class Learner(Passes):
         """The optimizer and the moving reference of a policy, from the weights that it has."""
         policies, config = self.policies, self.config
         self.optimizers[name] = self.make_optimizer(policies.parameters(name), config)
-        if not self.supervised:  # dropout is drawn anew in every pass
-            self.capture(name, self.optimizers[name])
+        with policies.using(name) as model:
+            if not (self.supervised and drops(model)):
+                self.capture(name, self.optimizers[name])
         if config.restart:
             first = {key: p.detach().clone() for key, p in policies.state(name).items()}
             self.beginnings[name] = first
@@ -266,19 +268,21 @@ class Learner(Passes):
     def _accumulate(self, name: str, lessons: list[Lesson]) -> Stats:
         """Forward and backward over one optimizer batch, in micro-batches."""
         most = self.world.most(len(lessons), self.config.micro_batch)
+        pad, device = self.policies.tokenizer.pad_token_id, self.policies.device
+        graphs = self.graphs.get(name) if self.world.size == 1 else None
+        bucketed = (self.compiles or graphs) and device.type == "cuda"
+        multiple = WIDTH if bucketed else 1
         if self.config.packing:
             micro_batches, width = pack(lessons, self.budget, most)
         else:
-            micro_batches, width = by_budget(lessons, self.budget, most), None
+            budget = self.budget if graphs is None else min(self.budget, TOKENS)
+            micro_batches, width = by_budget(lessons, budget, most, multiple), None
         totals = Totals(
             sequences=len(lessons),
             tokens=sum(sum(s.mask) for lesson in lessons for s in members(lesson)),
             micro_batches=len(micro_batches),
             max_tokens=self.max_tokens,
         )
-        pad, device = self.policies.tokenizer.pad_token_id, self.policies.device
-        bucketed = (self.compiles or self.graphs) and device.type == "cuda"
-        multiple = WIDTH if bucketed else 1
 
         def make(micro: list[Lesson]) -> Batch:
             samples = [sample for lesson in micro for sample in members(lesson)]
@@ -290,7 +294,7 @@ class Learner(Passes):
         if name in self.critics:
             self.critic_optimizers[name].zero_grad()
         for batch, counts in prefetched(self.world.share(micro_batches), make, device):
-            loss, stats = self._loss(name, batch, totals, fuse)
+            loss, stats = self._loss(name, batch, totals, fuse, graphs)
             (loss * counts).backward()
             parts.append((stats, counts))
         self.world.add_up(self.optimizers[name].parameters.values())
@@ -298,11 +302,13 @@ class Learner(Passes):
             self.world.add_up(self.critic_optimizers[name].parameters.values())
         return self.world.add_up_numbers(sums_of(parts), device)
 
-    def _loss(self, name: str, batch: Batch, totals: Totals, fuse: bool | None = None) -> Result:
+    def _loss(
+        self, name: str, batch: Batch, totals: Totals, fuse: bool, graphs: Graphs | None
+    ) -> Result:
         config = self.config
         if self.supervised:
             with self.policies.fitting(name) as model:
-                logprobs, _ = self.logprobs(model, batch, fuse)
+                logprobs, _ = self.logprobs(model, batch, fuse, graphs)
             objective = (
                 likelihood_objective if config.objective == "likelihood" else preference_objective
             )
@@ -314,7 +320,6 @@ class Learner(Passes):
             with torch.no_grad(), self.policies.using(self.reference(name)) as model:
                 reference, _ = self.logprobs(model, batch, fuse)
         with self.policies.using(name) as model:
-            graphs = self.graphs.get(name) if self.world.size == 1 else None
             hidden = self.hidden(model, batch, fuse, graphs)
             logprobs, entropy = self.head_logprobs(model, hidden, batch, fuse)
         return policy_objective(

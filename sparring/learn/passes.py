@@ -74,9 +74,11 @@ class Passes:
         asked = self.config.compile or not self.graphs
         return self.compiles and (asked or distinct_tokens(lessons) >= WORTH)
 
-    def logprobs(self, model: Any, batch: Batch, fuse: bool | None = None) -> tuple[Tensor, Tensor]:
+    def logprobs(
+        self, model: Any, batch: Batch, fuse: bool | None = None, graphs: Graphs | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Logprob of every token to learn from, and the entropy at its position."""
-        return self.head_logprobs(model, self.hidden(model, batch, fuse), batch, fuse)
+        return self.head_logprobs(model, self.hidden(model, batch, fuse, graphs), batch, fuse)
 
     def hidden(
         self, model: Any, batch: Batch, fuse: bool | None = None, graphs: Graphs | None = None

@@ -1,6 +1,7 @@
 """Captured passes, with a capture that runs the work again where a GPU would replay it: buffers,
 padding, gradients and what makes graphs stale are the same. A GPU tries its own capture."""
 
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from sparring.learn import graphs
+from sparring.learn import learner as learner_module
 from sparring.learn.graphs import Graphs, captures, padded
 from sparring.learn.learner import Learner
 from sparring.learn.optimizer import _flat_gradients
@@ -41,9 +43,12 @@ def learner_of(config: LearnConfig, model=None) -> Learner:
     return learner
 
 
-@pytest.mark.parametrize("weights", ["full", "lora"])
-def test_captured_passes_learn_what_plain_ones_learn(make_samples, captured, weights):
+@pytest.mark.parametrize(
+    ("weights", "objective"), [("full", "policy"), ("lora", "policy"), ("full", "likelihood")]
+)
+def test_captured_passes_learn_what_plain_ones_learn(make_samples, captured, weights, objective):
     options = {"weights": weights, "tokens_per_batch": 48, "entropy": 0.1, "lr": 1e-3}
+    options["objective"] = objective
     lessons = [make_samples(6), make_samples(3), make_samples(6)]
 
     def learned(**more) -> tuple[list, list[torch.Tensor]]:
@@ -135,8 +140,41 @@ def test_positions_that_are_learned_are_read_from_embeddings_too(make_samples, c
 
 
 def test_rows_are_padded_to_few_sizes():
-    assert [padded(n) for n in (1, 7, 8, 9, 33, 64, 65, 1000)] == [1, 7, 8, 10, 40, 64, 80, 1024]
-    assert len({padded(n) for n in range(512, 1025)}) == 5
+    assert [padded(n, 96) for n in (1, 2, 3, 40, 43, 44, 64, 65, 85)] == [
+        1,
+        2,
+        3,
+        43,
+        43,
+        64,
+        64,
+        85,
+        85,
+    ]
+    assert len({padded(n, 96) for n in range(40, 86)}) == 3
+    assert padded(3, 10_000) == 3  # more than a micro-batch is meant to hold
+
+
+def test_steps_of_any_number_of_lessons_meet_few_shapes(make_samples, captured, monkeypatch):
+    for module in (graphs, learner_module):
+        monkeypatch.setattr(module, "TOKENS", 256)
+    config = LearnConfig(weights="full", cuda_graphs=True, tokens_per_batch=100_000)
+    learner = learner_of(config)
+    for n in range(20, 60, 3):
+        learner._accumulate("main", make_samples(n))
+    shapes = {key[:2] for key in learner.graphs["main"]._passes}
+    assert max(rows * width for rows, width in shapes) <= 256
+    assert captured.count("_forward") == len(shapes)  # none was given up for another
+    assert max(Counter(width for _, width in shapes).values()) <= 6
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_imitation_is_captured_where_nothing_is_dropped(monkeypatch, dropout):
+    names: list[str] = []
+    monkeypatch.setattr(Learner, "capture", lambda self, name, optimizer: names.append(name))
+    config = LearnConfig(weights="lora", objective="likelihood", lora_dropout=dropout)
+    Learner(wrap_model(*load_model("nano"), config), ["main"], config)
+    assert names == ([] if dropout else ["main"])
 
 
 def test_a_cpu_and_large_models_have_no_graphs(monkeypatch):
