@@ -34,7 +34,7 @@ class Row:
 
 # Fitted to perfect play a little, then self-play with a perfect opponent in four games of ten.
 SMOLLM2_TICTACTOE = (
-    "begin.main=perfect:3000", "imitation={epochs: 3, lr: 1e-4, batch: 128}",
+    "begin.main=perfect:6000", "imitation={epochs: 8, lr: 1e-4, batch: 128}",
     "opponents.kind=perfect", "opponents.share=0.4", "learn.lr=5e-5", "learn.lr_floor=0.1",
     "learn.entropy=0.03", "learn.entropy_end=0.003", "iterations=80", "evaluate.every=40",
     "evaluate.games=1000", "evaluate.final=1000",
@@ -81,7 +81,7 @@ ROWS = {
     "tictactoe-smollm2-long": Row(
         "SPIRAL, three times the steps", "SmolLM2", "lost to perfect play ↓",
         "tictactoe/perfect/losses", "tictactoe-smollm2",
-        (*SMOLLM2_TICTACTOE, "iterations=240", "learn.horizon=80"),
+        (*SMOLLM2_TICTACTOE, "iterations=240", "learn.horizon=240"),
     ),
     "kuhn": Row("SPIRAL", "nano", "exploitability ↓", "kuhn/exact/exploitability", "kuhn"),
     "kuhn-masked": Row(
