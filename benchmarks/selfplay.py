@@ -68,17 +68,18 @@ class Gauge(threading.Thread):
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """One run: every iteration's metrics after the first, which warms up."""
+    """One run: the metrics of all iterations but the first, which warms up, and the last, which
+    writes a checkpoint."""
     import torch
 
     from sparring.run.config import load_recipe
     from sparring.training.loop import train
 
     overrides = [
-        f"iterations={args.iterations + 1}",
-        f"checkpoint.every={args.iterations + 2}",
+        f"iterations={args.iterations + 2}",
+        f"checkpoint.every={args.iterations + 3}",
         "evaluate.games=0",
-        f"evaluate.every={args.iterations + 2}",
+        f"evaluate.every={args.iterations + 3}",
         "guard.enabled=false",
         "tracking={tensorboard: false, wandb: never, trackio: never}",
         *([f"collect.episodes={args.episodes}"] if args.episodes else []),
@@ -109,7 +110,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     else:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {
-        "iterations": lines[1:],
+        "iterations": lines[1:-1],
         "first_s": lines[0]["time/total_s"],
         "compile_s": compile_seconds(),
         "gpu_utilisation": statistics.fmean(seen) if seen else None,
