@@ -69,12 +69,12 @@ def checked(kind: type[Game], name: str, options: Mapping[str, Any]) -> dict[str
     for option in options:
         if option not in valid:
             raise BadOption(f"{name} has no option {option!r}; {nearest(str(option), valid)}")
-    adapter = TypedDict("adapter", valid, total=False)  # type: ignore[misc]
-    adapter.__pydantic_config__ = ConfigDict(  # type: ignore[attr-defined]
+    typed = TypedDict("typed", valid, total=False)  # type: ignore[misc]
+    typed.__pydantic_config__ = ConfigDict(  # type: ignore[attr-defined]
         arbitrary_types_allowed=True, allow_inf_nan=False
     )
     try:
-        values: dict[str, Any] = TypeAdapter[Any](adapter).validate_python(dict(options))
+        values: dict[str, Any] = TypeAdapter[Any](typed).validate_python(dict(options))
     except ValidationError as error:
         wrong = [(".".join(map(str, e["loc"])), e) for e in error.errors()]
         lines = (f"{name}.{option}: {e['msg']} (it is {e['input']!r})" for option, e in wrong)
