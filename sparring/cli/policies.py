@@ -211,7 +211,7 @@ def save_data(
 ) -> None:
     """Save a data set of the hub as a file, for machines that cannot reach it."""
     from sparring.run.outputs import need_file
-    from sparring.tasks.hub import save
+    from sparring.tasks.source import save
 
     need_file(out, "OUT")
     console.print(f"{save(source, out, split)} rows in {out}", soft_wrap=True, highlight=False)

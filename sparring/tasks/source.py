@@ -1,11 +1,14 @@
 """Reads tasks from a JSONL file, a saved dataset folder, the hub, or our own shipped problems, and
-keeps what is for testing out of training."""
+keeps what is for testing out of training. An unreachable hub fails within seconds; data is saved to
+a file for machines that cannot reach it."""
 
 from __future__ import annotations
 
 import json
+import os
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import util
 from pathlib import Path
@@ -15,7 +18,8 @@ from sparring.core.errors import ConfigError, nearest
 from sparring.core.plugin import load, plugins
 from sparring.core.types import Task, derive
 from sparring.run.config import TasksConfig
-from sparring.tasks.hub import load_hub
+from sparring.run.machine import unreachable
+from sparring.run.rundir import write_whole
 
 VALID = (
     "tasks come from a JSONL file, a problems file (.json), a folder made by "
@@ -113,7 +117,7 @@ def read_rows(source: str, split: str | None) -> list[dict[str, Any]]:
         return _read_folder(path, split)
     if source.endswith((".jsonl", ".json")) or source.startswith(("/", ".", "~")):
         raise ConfigError(f"there is no file {source!r}; {VALID}")
-    return _take_split(load_hub(source, lambda: _datasets(source)), source, split)
+    return _take_split(_load_hub(source), source, split)
 
 
 def _shipped(name: str) -> Path:
@@ -163,6 +167,56 @@ def _read_folder(path: Path, split: str | None) -> list[dict[str, Any]]:
     return _take_split(datasets.load_from_disk(str(path)), str(path), split)
 
 
+def _load_hub(source: str) -> Any:
+    """A data set of the hub, or of its cache on this machine where the hub cannot be reached."""
+    name, _, config = source.partition(":")
+    away = unreachable()
+    try:
+        if away and not _cached(name):
+            raise FileNotFoundError(name)
+        datasets = _datasets(source)  # slow to import
+        if not away:
+            return datasets.load_dataset(name, config or None)
+        with _from_cache(datasets):
+            return datasets.load_dataset(name, config or None)
+    except ConfigError:
+        raise
+    except Exception as error:  # the hub's ways to fail are many, and each says what it is
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        why = f"the hub cannot be reached ({away})" if away else why
+        raise ConfigError(
+            f"no tasks could be had from {source!r}: {why}. Where there is a network, "
+            f"`sparring data save {source} FILE.jsonl` saves it; then name the file: --data "
+            "FILE.jsonl of a command, tasks.source=FILE.jsonl or math.gsm8k.data=FILE.jsonl of a "
+            "recipe"
+        ) from error
+
+
+def _cached(name: str) -> bool:
+    """Whether the hub's libraries may have this data set on this machine."""
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    sets = Path(os.environ.get("HF_DATASETS_CACHE", home / "datasets"))
+    files = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    kept = (sets / name.replace("/", "___").lower(), sets / name.replace("/", "___"))
+    return any(p.exists() for p in (*kept, files / f"datasets--{name.replace('/', '--')}"))
+
+
+@contextmanager
+def _from_cache(datasets: Any) -> Iterator[None]:
+    """The libraries as if they were offline: they look in their cache and do not try for long."""
+    from huggingface_hub import constants
+
+    modules: tuple[Any, ...] = (datasets.config, constants)
+    before = [module.HF_HUB_OFFLINE for module in modules]
+    for module in modules:
+        module.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        for module, value in zip(modules, before, strict=True):
+            module.HF_HUB_OFFLINE = value
+
+
 def _take_split(loaded: Any, source: str, split: str | None) -> list[dict[str, Any]]:
     """Some splits, marked as such, or all; a dataset without splits is taken as it is."""
     if not isinstance(loaded, dict):
@@ -184,3 +238,17 @@ def _datasets(source: str) -> Any:
     import datasets
 
     return datasets
+
+
+def save(source: str, out: Path, split: str | None) -> int:
+    """Write a source's rows as JSONL, each with its split where the source has splits."""
+    if out.suffix != ".jsonl":
+        raise ConfigError(f"{out} should end in .jsonl: a line for each row is written")
+    if out.exists():
+        raise ConfigError(f"{out} is there already; choose another file")
+    if not out.parent.is_dir():
+        raise ConfigError(f"there is no folder {out.parent} to write {out.name} into")
+    rows = read_rows(source, split)
+    lines = (json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+    write_whole(out, "".join(lines).encode())
+    return len(rows)

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from sparring.cli.app import app
 from sparring.core.errors import ConfigError
 from sparring.run.config import TasksConfig
-from sparring.tasks import hub, load_tasks, training_tasks
+from sparring.run.machine import unreachable
+from sparring.tasks import load_tasks, source, training_tasks
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_a_hub_that_does_not_answer_is_given_up_within_three_seconds(online):
         online.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         pytest.importorskip("datasets")
         began = time.monotonic()
-        assert hub.unreachable()
+        assert unreachable()
         assert time.monotonic() - began < 3
 
 
@@ -62,7 +63,7 @@ def test_saving_a_data_set(tmp_path: Path, monkeypatch):
         return made
 
     monkeypatch.setattr(datasets, "load_dataset", load)
-    monkeypatch.setattr(hub, "unreachable", lambda: "")
+    monkeypatch.setattr(source, "unreachable", lambda: "")
     monkeypatch.chdir(tmp_path)
     words = ["data", "save", "openai/gsm8k:main"]
     found = CliRunner().invoke(app, [*words, "train.jsonl", "--split", "train"])
