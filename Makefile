@@ -17,8 +17,8 @@ demo: setup ## train tic-tac-toe self-play from random weights, then show the re
 	  $(BIN)/sparring train tictactoe --run $(DEMO) $$resume; \
 	fi
 
-# Much of a test is waiting, for child processes and judges: four at a time, and the types and verl's tests
-# beside them, keep two cores busy. The longest files begin first (tests/conftest.py has them in order).
+# Some of a test is waiting, for child processes and judges: four at a time (forks of the process that collected
+# them, tests/workers.py), and the types and verl's tests beside them, keep two cores busy. The longest files begin first (tests/conftest.py has them in order).
 # What fails beside the others is run once more, alone: a failure of the code fails twice; one that came of
 # a busy machine has been printed with its reason and is named again here.
 ALONE = { echo "run once more, alone (what passes now failed only beside other tests):"; \

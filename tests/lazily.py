@@ -1,5 +1,4 @@
-"""Packages that one file of tests compares with: every process of the tests collects all files, and
-would import each of them."""
+"""Packages that one file of tests compares with: collecting the tests would import each of them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,11 @@ PRELOADED = [
     name
     for _, name, _ in pkgutil.walk_packages(package.__path__, "sparring.")
     if not name.startswith(ELSEWHERE) and not name.endswith(("__main__", "_inside"))
-] + ["pytest"]  # the main module of the tests, which multiprocessing imports in each life
+] + [
+    "pytest",  # the main module of the tests, which multiprocessing imports in each life
+    *("hypothesis.strategies", "rich._emoji_codes", "peft.utils.transformers_weight_conversion"),
+    "warm",
+]
 SMALL = (  # a run of Kuhn poker in a second or two, which begins to learn
     *("iterations=6", "collect.episodes=24", "learn.lr=3e-3", "checkpoint.every=2"),
     *("checkpoint.keep=2", "evaluate.every=3", "evaluate.games=4", "evaluate.final=0"),
@@ -199,8 +203,13 @@ COMMAND = str(Path(sys.executable).with_name("sparring"))
 def _server() -> Any:
     context: Any = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    sys.path.insert(0, str(Path(__file__).parent))
+    here, paths = str(Path(__file__).parent), os.environ.get("PYTHONPATH")
+    sys.path.insert(0, here)
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, *([paths] if paths else [])])
     context.Process(target=int).start()
+    del os.environ["PYTHONPATH"]
+    if paths is not None:
+        os.environ["PYTHONPATH"] = paths
     return context
 
 

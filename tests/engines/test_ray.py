@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,44 +109,42 @@ def cluster() -> Iterator[Any]:
     made.shutdown()
 
 
-@contextmanager
-def pool(delay_s: float = 0.0, **config: Any) -> Iterator[WorkerPool]:
-    ray_config = RayConfig(replicas=2, patience_s=120, **config)
-    workers = ray_pool(with_main(), lambda: Words(delay_s), ray_config)
+@pytest.fixture(scope="module")
+def found(cluster: Any) -> Iterator[WorkerPool]:
+    """Two workers on two nodes, slow enough to be killed at work."""
+    workers = ray_pool(with_main(), lambda: Words(0.05), RayConfig(replicas=2, patience_s=120))
     try:
         yield workers
     finally:
         workers.kill()
 
 
-def test_weights_are_published_once_per_change_and_reach_every_replica(cluster: Any) -> None:
-    with pool() as found:
-        policies: Any = found.policies
+def test_weights_are_published_once_per_change_and_reach_every_replica(found: WorkerPool) -> None:
+    policies: Any = found.policies
 
-        async def round_of_turns(count: int) -> list[Turn]:
-            return list(await asyncio.gather(*(found.act(request(str(i))) for i in range(count))))
+    async def round_of_turns(count: int) -> list[Turn]:
+        return list(await asyncio.gather(*(found.act(request(str(i))) for i in range(count))))
 
-        first = asyncio.run(round_of_turns(12))
-        assert {t.prompt.split()[1] for t in first} == {"1.0"} and found.shared.publishes == 1
-        assert len({t.prompt.split()[0] for t in first}) == 2  # both replicas spoke
-        policies.weights["main"] = 2.0
-        policies.set_version("main", 1)
-        policies.add("main@5")
-        policies.weights["main@5"] = 7.0
-        second = asyncio.run(round_of_turns(12))
-        assert {(t.prompt.split()[1], t.version) for t in second} == {("2.0", 1)}
-        assert (
-            found.shared.publishes == 2 and found.shared.published_bytes == 3 * 4
-        )  # a float thrice
-        policies.weights["main"] = 3.0  # as when a checkpoint is loaded
-        found.publish()
-        assert {t.prompt.split()[1] for t in asyncio.run(round_of_turns(4))} == {"3.0"}
-        with pytest.raises(VoidGame, match=r"^nothing to say$"):
-            asyncio.run(found.act(request("void")))
+    first = asyncio.run(round_of_turns(12))
+    assert {t.prompt.split()[1] for t in first} == {"1.0"} and found.shared.publishes == 1
+    assert len({t.prompt.split()[0] for t in first}) == 2  # both replicas spoke
+    policies.weights["main"] = 2.0
+    policies.set_version("main", 1)
+    policies.add("main@5")
+    policies.weights["main@5"] = 7.0
+    second = asyncio.run(round_of_turns(12))
+    assert {(t.prompt.split()[1], t.version) for t in second} == {("2.0", 1)}
+    assert found.shared.publishes == 2
+    assert found.shared.published_bytes == 3 * 4  # a float thrice
+    policies.weights["main"] = 3.0  # as when a checkpoint is loaded
+    found.publish()
+    assert {t.prompt.split()[1] for t in asyncio.run(round_of_turns(4))} == {"3.0"}
+    with pytest.raises(VoidGame, match=r"^nothing to say$"):
+        asyncio.run(found.act(request("void")))
 
 
 def test_a_node_that_dies_in_the_middle_costs_no_game_and_counts_none_twice(
-    cluster: Any, tmp_path: Path
+    cluster: Any, found: WorkerPool
 ) -> None:
     """96 games in two halves' time: a node and its replica are killed while they are played."""
     game = load_game("kuhn", style="terse")
@@ -167,9 +164,8 @@ def test_a_node_that_dies_in_the_middle_costs_no_game_and_counts_none_twice(
         return await engine.collect(jobs, concurrency=24, **words)
 
     expected = asyncio.run(play(with_main()))
-    with pool(delay_s=0.05) as found:
-        episodes = asyncio.run(play(found, on_episode=killer))
-        assert found.replayed >= 1 and found.metrics()["pool/replayed"] >= 1
+    episodes = asyncio.run(play(found, on_episode=killer))
+    assert found.replayed >= 1 and found.metrics()["pool/replayed"] >= 1
     assert sorted(done, key=int) == [str(i) for i in range(96)]
     for mine, theirs in zip(episodes, expected, strict=True):
         assert (mine.id, mine.rewards, mine.void) == (theirs.id, theirs.rewards, None)

@@ -37,8 +37,7 @@ def gradients(batches: list[list], config: LearnConfig) -> list[torch.Tensor]:
     return found
 
 
-@pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("weights", ["full", "lora"])
+@pytest.mark.parametrize(("weights", "again"), [("lora", False), ("full", True)])
 def test_the_same_gradients(make_samples, monkeypatch, weights, again):
     compiled = []
     compile_ = torch.compile

@@ -86,7 +86,7 @@ def test_installed_wheel_trains_with_its_declared_dependencies_alone(built, tmp_
     empty.mkdir()
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [tmp_path / "env/bin/python", "-m", "sparring", "train", "kuhn", "--smoke"],
+        [tmp_path / "env/bin/python", "-m", "sparring", "train", "kuhn", "--smoke", "iterations=1"],
         cwd=empty,
         env=alone,
         capture_output=True,

@@ -8,7 +8,8 @@ import os
 import signal
 import threading
 import time
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,20 @@ def slow_engine() -> None:
     TransformersEngine._round = compute  # type: ignore[method-assign]
 
 
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Runs that nobody disturbed, each of them made once."""
+
+    @cache
+    def make(recipe: str, *words: str) -> Path:
+        run = tmp_path_factory.mktemp("unbroken") / "run"
+        life = train(recipe, run, *words)
+        assert life.code == 0, life.err
+        return run
+
+    return make
+
+
 def versions(run: Path) -> list[tuple[int, set[int]]]:
     """Which versions spoke what was learned from in each iteration."""
     folder = RunDir.existing(run)
@@ -80,12 +95,17 @@ def versions(run: Path) -> list[tuple[int, set[int]]]:
 
 
 @pytest.mark.parametrize("bound", [1, 2])
-def test_no_turn_is_staler_than_the_bound_whoever_is_slow(tmp_path: Path, bound: int) -> None:
+def test_no_turn_is_staler_than_the_bound_whoever_is_slow(
+    tmp_path: Path, bound: int, unbroken: Callable[..., Path]
+) -> None:
     runs = []
     for name, slow in (("even", None), ("learner", slow_learner), ("engine", slow_engine)):
-        run = tmp_path / name
-        life = train("kuhn", run, f"collect.ahead={bound}", first=slow)
-        assert life.code == 0, life.err
+        if slow is None:
+            run = unbroken("kuhn", f"collect.ahead={bound}")
+        else:
+            run = tmp_path / name
+            life = train("kuhn", run, f"collect.ahead={bound}", first=slow)
+            assert life.code == 0, life.err
         for iteration, spoke in versions(run):
             # One update an iteration: before its own, the learner is at version iteration - 1.
             assert {iteration - 1 - version for version in spoke} == {min(bound, iteration - 1)}
@@ -172,18 +192,18 @@ MOMENTS = (
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_a_run_that_died_equals_one_that_never_did(tmp_path: Path, kind: str) -> None:
+def test_a_run_that_died_equals_one_that_never_did(
+    tmp_path: Path, kind: str, unbroken: Callable[..., Path]
+) -> None:
     recipe, overrides = KINDS[kind]
-    unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
-    life = train(recipe, unbroken, *overrides)
-    assert life.code == 0, life.err
+    broken, whole_run = tmp_path / "broken", unbroken(recipe, *overrides)
     for moment in MOMENTS[:4] if kind == "full" else MOMENTS[:2]:
         life = train(recipe, broken, *overrides, resume=True, die_at=moment)
         assert life.code == -signal.SIGKILL, f"{moment} did not come: {life.out}{life.err}"
     life = train(recipe, broken, *overrides, resume=True)
     assert life.code == 0, life.err
-    assert whole(broken) == whole(unbroken)
-    assert len({line["learn/loss"] for line in facts(unbroken)}) == 6
+    assert whole(broken) == whole(whole_run)
+    assert len({line["learn/loss"] for line in facts(whole_run)}) == 6
 
 
 def leap_once() -> None:
@@ -236,16 +256,16 @@ def _send(number: int) -> None:
 
 
 @pytest.mark.parametrize("how", [ask_to_leave, press_ctrl_c])
-def test_leaving_in_the_middle_is_clean(tmp_path: Path, how: Any) -> None:
-    unbroken, left = tmp_path / "unbroken", tmp_path / "left"
-    words = ("collect.ahead=1", "checkpoint.keep=9")
-    assert train("kuhn", unbroken, *words).code == 0
+def test_leaving_in_the_middle_is_clean(
+    tmp_path: Path, how: Any, unbroken: Callable[..., Path]
+) -> None:
+    left, words = tmp_path / "left", ("collect.ahead=1", "checkpoint.keep=9")
     life = train("kuhn", left, *words, first=how)
     assert life.code == 75, life.err
     assert "never retrieved" not in life.err and "Traceback" not in life.err
     assert len(facts(left)) == 3
     assert train("kuhn", left, *words, resume=True).code == 0
-    found, expected = whole(left), whole(unbroken)
+    found, expected = whole(left), whole(unbroken("kuhn", *words))
     extra = found["checkpoints"].pop("step_000003", None)  # the one it left with
     expected["checkpoints"].pop("step_000003", None)
     assert found == expected and extra is not None
