@@ -160,7 +160,7 @@ def refuse_others(file: Path, plan: Record, what: str, *, resume: bool, grows: s
             )
         return
     before, now = read_object(file), json.loads(json.dumps(plan))
-    old, new = before[grows], now[grows]
+    old, new = before.get(grows, now[grows]), now[grows]
     grown = new[: len(old)] == old if isinstance(old, list) else new > old
     changed = differing(before, now)
     if changed and not (changed == [grows] and grown):
