@@ -105,9 +105,6 @@ class Root:
             for rank in range(1, workers + 1)
         ]
 
-    def join(self, offer: Offer, device: Any) -> Group:
-        return Group(offer, 0, device)
-
 
 class Member:
     """A worker's side."""

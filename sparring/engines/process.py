@@ -17,6 +17,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
+from sparring.engines.engine import settle
 from sparring.engines.worker import Make, Worker, portable
 
 Arguments = Callable[[], tuple[Any, ...]]  # of a worker, as they are when it starts
@@ -94,12 +95,8 @@ class ProcessWorker:
     def _read(self, process: subprocess.Popen[bytes]) -> None:
         try:
             while True:
-                number, failed, answer = pickle.loads(self._connection.recv_bytes())
-                future = self._calls.pop(number).future
-                if failed:
-                    future.set_exception(answer)
-                else:
-                    future.set_result(answer)
+                number, answer = pickle.loads(self._connection.recv_bytes())
+                settle(self._calls.pop(number).future, answer)
         except (EOFError, OSError):
             gone = WorkerExited(f"its process ended with exit code {process.wait()}")
         with self._lock:
@@ -159,10 +156,9 @@ async def _serve(connection: Connection) -> None:
                 raise worker
             result = getattr(worker, method)(*arguments)
             result = await result if asyncio.iscoroutine(result) else result
-            reply = (number, False, result)
         except Exception as error:
-            reply = (number, True, portable(error))
-        sender.submit(connection.send_bytes, pickle.dumps(reply, protocol=5))
+            result = portable(error)
+        sender.submit(connection.send_bytes, pickle.dumps((number, result), protocol=5))
 
     tasks: set[asyncio.Task[None]] = set()
 

@@ -92,8 +92,7 @@ class SharedWeights:
         ]
 
         def broadcast() -> Group:
-            assert self._root is not None
-            group = known or self._root.join(offers[0], self._device)
+            group = known or Group(offers[0], 0, self._device)
             for _, bytes_N in stored.values():
                 group.broadcast(bytes_N)
             return group

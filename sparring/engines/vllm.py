@@ -29,10 +29,7 @@ from sparring.engines.engine import OwnEngine, settle
 from sparring.engines.http_client import Line
 from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.published import PublishFailed, publishing
-from sparring.engines.vllm_links import Adapter as Adapter
-from sparring.engines.vllm_links import InProcess, Link, OverHttp, Weights
-from sparring.engines.vllm_links import Spoken as Spoken
-from sparring.engines.vllm_links import width as width
+from sparring.engines.vllm_links import Adapter, InProcess, Link, OverHttp, Weights
 from sparring.models.chat import RAW, Chat
 from sparring.models.export import export_policy
 from sparring.models.loading import load_model, smollm2_folder

@@ -16,8 +16,7 @@ from typing import Any, Protocol
 from sparring.core.types import Sampling, VoidGame
 from sparring.engines.http_client import Line, ServerFailed
 from sparring.engines.openai import ids_of
-from sparring.run.servers import VllmConfig
-from sparring.run.servers import width as width
+from sparring.run.servers import VllmConfig, width
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from fake_workers import FakeActor, FakeTransport, fake_pool, request, with_main
 
-from sparring.engines.broadcast import Member, Root, choose_backend, flatten, unflatten
+from sparring.engines.broadcast import Group, Member, Root, choose_backend, flatten, unflatten
 from sparring.engines.pool import WorkerPool
 from sparring.engines.published import PublishFailed
 
@@ -33,7 +33,7 @@ def test_weights_of_any_dtype_arrive_as_they_left(make_policies: Callable[..., A
     threads = [threading.Thread(target=receive, args=(Member(), offer)) for offer in offers]
     for thread in threads:
         thread.start()
-    root.join(offers[0], None).broadcast(bytes_N)
+    Group(offers[0], 0, None).broadcast(bytes_N)
     for thread in threads:
         thread.join()
     assert received.keys() == {1, 2}

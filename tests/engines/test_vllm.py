@@ -24,14 +24,15 @@ from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.local.generate import generate
 from sparring.engines.local.rows import Row
 from sparring.engines.published import PublishFailed
-from sparring.engines.vllm import Adapter, OneAtATime, Spoken, VllmEngine, make_vllm, width
-from sparring.engines.vllm_links import Weights
+from sparring.engines.vllm import OneAtATime, VllmEngine, make_vllm
+from sparring.engines.vllm_links import Adapter, Spoken, Weights
 from sparring.learn.learner import CanaryError
 from sparring.models.loading import load_model
 from sparring.models.policies import LoraPolicies
 from sparring.models.trained import find_trained
 from sparring.run.config import make_config
 from sparring.run.rundir import read_lines
+from sparring.run.servers import width
 from sparring.training.loop import train
 
 

@@ -10,7 +10,7 @@ from rogue import Rogue, refuses, rogue_server
 
 from sparring.core.types import Sampling
 from sparring.engines.http_client import Line, ServerFailed
-from sparring.engines.vllm import Adapter, OverHttp, Spoken
+from sparring.engines.vllm_links import Adapter, OverHttp, Spoken
 from sparring.run.servers import ServerConfig
 
 
