@@ -24,9 +24,7 @@ from sparring.engines.local.torch_ops import ROWS, add_norm, attention, gate, hi
 __all__ = ["RowCache", "add_norm", "attend", "gate", "rotate"]
 
 _SHARE = 0.25  # of the positions that blocks may hold; rows that need more draw from their blocks
-_UNIT = (
-    16  # attention looks at a multiple of so many positions, for which scores have the same bits
-)
+_UNIT = 16  # attention looks at a multiple of so many positions: scores have the same bits then
 
 
 class RowCache:
