@@ -5,6 +5,7 @@ of it each: ten seconds of processor time apiece, and as much again for the serv
 from __future__ import annotations
 
 import atexit
+import gc
 import multiprocessing
 import os
 import signal
@@ -36,6 +37,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     for item in session.items:
         files.setdefault(item.path, []).append(item)
     queue = Queue(list(files.values()))
+    gc.collect()
+    gc.freeze()  # what was imported and collected stays: no process has to look through it again
     workers = [Worker(session, queue) for _ in range(min(count, len(files)))]
     try:
         while workers:

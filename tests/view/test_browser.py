@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import lives
 import pytest
@@ -215,7 +216,17 @@ def test_filters_count_what_the_files_hold(page: Any, address: str, run: Path) -
         "?search=four+legs": sum("four legs" in json.dumps(e) for e in every),
     }
     assert all(count > 0 for query, count in expected.items() if query != "?void=yes")
-    assert {query: open_games(page, address, query) for query in expected} == expected
+    assert open_games(page, address) == len(every)  # all are read
+    games = f"{address}/api/runs/spiral-7/games"
+    assert {q: page.request.get(games + q).json()["count"] for q in expected} == expected
+    for query in ("?seat=x&least=1", "?search=four+legs"):
+        assert open_games(page, address, query) == expected[query]
+    both = "?iteration=0-60&game=kuhn&opponent=random&seat=x&outcome=X+wins&invalid=no&void=no"
+    both += "&verdict=exact&least=-1&most=1&search=legs&group=one"  # every filter that there is
+    with page.expect_request("**/api/runs/spiral-7/games?*") as asked:
+        page.goto(f"{address}/run/spiral-7/games{both}")
+    sent = dict(parse_qsl(urlsplit(asked.value.url).query))
+    assert sent.items() >= dict(parse_qsl(both[1:])).items()
     open_games(page, address)
     page.select_option("select[name=game]", "kuhn")
     page.wait_for_url("**/games?game=kuhn")

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: 
 # Larger steps than the recipe's, so that a difference in the last digit would grow.
 LOUD = ("tracking.tensorboard=false", "learn.lr=1e-3", "learn.critic_lr=1e-2", "evaluate.every=3")
 TWO = (*LOUD, "games.adversarial_tests.stages=[informal, code]", "collect.episodes=8")
+TWO += ("schedule.every=2", "checkpoint.keep=1")
 FEW = ("collect.episodes=2", "evaluate.games=1")
 
 
@@ -144,12 +145,12 @@ def test_each_name_has_its_json(finished: Path) -> None:
     assert {"generator.critic.safetensors", "discriminator.critic_optimizer.safetensors"} <= files
 
 
-def test_names_come_every_so_many_epochs_and_their_steps_are_kept(tmp_path: Path) -> None:
-    run = train(smoke(*TWO, *FEW, "schedule.every=2", "checkpoint.keep=1"), tmp_path / "run")
-    names = {p.name for p in run.checkpoints.glob("checkpoint_stage_*") if p.is_symlink()}
+def test_names_come_every_so_many_epochs_and_their_steps_are_kept(finished: Path) -> None:
+    folder = finished / "checkpoints"
+    names = {p.name for p in folder.glob("checkpoint_stage_*") if p.is_symlink()}
     assert names == {f"checkpoint_stage_{s}_epoch_{e}" for s in (1, 2) for e in (2, 3)}
-    assert {2, 3, 5, 6} <= set(checkpoint.steps(run.checkpoints))
-    assert 4 not in checkpoint.steps(run.checkpoints)
+    assert {2, 3, 5, 6} <= set(checkpoint.steps(folder))
+    assert 4 not in checkpoint.steps(folder)
 
 
 def test_a_run_killed_in_the_middle_of_a_stage_comes_to_the_same(
@@ -213,7 +214,7 @@ def test_a_damaged_or_missing_checkpoint_is_refused_with_the_usable_ones(
         with pytest.raises(ConfigError, match=reason) as error:
             train(smoke(*TWO), run, resume_at=name)
         listed = str(error.value).partition("Usable: ")[2]
-        assert "checkpoint_stage_2_epoch_3" in listed and "stage_1" not in listed
+        assert "checkpoint_stage_2_epoch_3" in listed and "stage_1_epoch_3" not in listed
     assert sorted(p.name for p in (run / "checkpoints").iterdir()) == before
     assert facts(run) == facts(finished)
 

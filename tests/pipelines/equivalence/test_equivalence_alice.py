@@ -30,6 +30,7 @@ HOW = [
     *("players.alice=alice", "iterations=2", "collect.episodes=3", "learn.epochs=1"),
     *("equivalence.threshold=0", "equivalence.easy=1", "pairs.data=null", "learn.lr=1e-2"),
     *("tracking.tensorboard=false", "evaluate.final=0", "evaluate.ladder=0"),
+    "games.equivalence.work=20000",
 ]
 
 

@@ -21,6 +21,7 @@ from sparring.tasks import load_tasks
 
 jailed = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
 SMALL = ("iterations=2", "collect.episodes=3", "checkpoint.every=1", "learn.epochs=1")
+SMALL += ("games.equivalence.work=20000",)
 FILES = ("iteration_data.jsonl", "alice_training_data.jsonl", "bob_training_data.jsonl")
 FILES += ("seq_summary.jsonl", "rejected.jsonl")
 REPORTS: list[Path] = []  # of the smoke runs, which one browser then opens
