@@ -75,7 +75,12 @@ class _Chunks(torch.autograd.Function):
             logprob_grad_N = torch.zeros_like(entropy_N)
         wanted = ctx.needs_input_grad
         hidden_grad = torch.empty_like(hidden_NH) if wanted[0] else None
-        weight_grad = torch.zeros_like(weight_VH) if wanted[1] else None
+        # From the second micro-batch on the products are added to what is there: beside a small
+        # model's other gradients one more of the head's size is much, and adding it takes a pass.
+        kept_grad = weight_VH.grad if weight_VH.is_leaf else None
+        weight_grad = None
+        if wanted[1]:
+            weight_grad = torch.zeros_like(weight_VH) if kept_grad is None else kept_grad
         bias_grad = torch.zeros_like(bias_V) if wanted[2] else None
         gradient = compiled(_logits_gradient) if ctx.fuse else _logits_gradient
         for at in _chunks(len(targets_N), ctx.chunk):
@@ -95,7 +100,8 @@ class _Chunks(torch.autograd.Function):
                 weight_grad.addmm_(grad_CV.T, hidden_NH[at])
             if bias_grad is not None:
                 bias_grad += grad_CV.sum(0)
-        return hidden_grad, weight_grad, bias_grad, None, None, None, None, None
+        new_grad = None if weight_grad is kept_grad else weight_grad
+        return hidden_grad, new_grad, bias_grad, None, None, None, None, None
 
 
 def _chunks(count: int, chunk: int) -> list[slice]:

@@ -26,7 +26,7 @@ class Optimizer:
         self.masters = make_masters(parameters)
         self.moments = config.moments
         on_gpu = self.multi_tensor and all(m.is_cuda for m in self.masters.values())
-        self.fused = on_gpu and self.moments == "float32"
+        self.fused = self.multi_tensor and self.moments == "float32"
         self.gradients, self._views = _flat_gradients(parameters) if on_gpu else (None, [])
         options: dict[str, Any] = {
             "lr": config.lr,

@@ -63,7 +63,7 @@ class ManyPolicies(Policies):
         return self.home(name).parameters(name)
 
     def frozen_parameters(self) -> list[nn.Parameter]:
-        return [weight for p in self.bases.values() for weight in p.parameters(BASE).values()]
+        return [weight for p in self.bases.values() for weight in p.frozen_parameters()]
 
 
 def policies_on_bases(config: Config, **options: Any) -> ManyPolicies:

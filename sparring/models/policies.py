@@ -169,18 +169,31 @@ class Snapshot:
 
 
 class FullPolicies(Policies):
-    def __init__(self, model: Any, tokenizer: Any) -> None:
+    """A model for each policy. Where the base can be loaded again, the first policy takes its
+    tensors: a run that never asks the base anything does not hold it beside what it learns."""
+
+    def __init__(
+        self, model: Any, tokenizer: Any, load_base: Callable[[], Any] | None = None
+    ) -> None:
         super().__init__(model, tokenizer)
         self._models: dict[str, Any] = {BASE: model.eval()}
+        self._load_base = load_base
+
+    def _model(self, name: str) -> Any:
+        self.check(name)
+        if name not in self._models and self._load_base is not None:
+            self._models[name] = self._load_base().eval()
+        return self._models[name]
 
     @contextmanager
     def using(self, name: str) -> Iterator[Any]:
-        self.check(name)
-        yield self._models[name]
+        yield self._model(name)
 
     def add(self, name: str, source: str = BASE) -> None:
         self.check_new(name, source)
-        self._models[name] = copy.deepcopy(self._models[source])
+        model = self._model(source)
+        first = self._load_base is not None and self.names() == [BASE]
+        self._models[name] = self._models.pop(BASE) if first else copy.deepcopy(model)
         self._versions[name] = self._versions[source]
 
     def remove(self, name: str) -> None:
@@ -188,11 +201,10 @@ class FullPolicies(Policies):
         del self._models[name], self._versions[name]
 
     def parameters(self, name: str) -> dict[str, nn.Parameter]:
-        self.check(name)
-        return dict(self._models[name].named_parameters())
+        return dict(self._model(name).named_parameters())
 
     def frozen_parameters(self) -> list[nn.Parameter]:
-        return list(self._models[BASE].parameters())
+        return list(self._models[BASE].parameters()) if BASE in self._models else []
 
 
 class LoraPolicies(Policies):
@@ -304,6 +316,8 @@ def load_policies(name: str, config: LearnConfig, *, seed: int = 0, **options: A
     """The policies of a base model, kept whole or as adapters, as the config says. `options` are
     those of `load_model`."""
     model, tokenizer = load_model(name, seed=seed, **options)
+    if config.weights == "full" and not config.shard:
+        return FullPolicies(model, tokenizer, lambda: load_model(name, seed=seed, **options)[0])
     return wrap_model(model, tokenizer, config, seed=seed)
 
 

@@ -25,7 +25,7 @@ _AMPERE = (8, 0)  # the first CUDA capability with bf16 in hardware; older ones 
 _TURING_AND_VOLTA = (7, 0)  # the first with fast float16
 # GPU memory in GB, at least -> replies at once (each holds its key-value cache), tokens per pass
 _ROOM = ((120, 1024, 65536), (60, 1024, 32768), (30, 512, 16384), (0, 128, 4096))
-_CPU_ROOM = (512, 4096)  # SmolLM2 keeps 1.5 MB of a token for its backward pass
+_CPU_ROOM = (512, 2048)  # SmolLM2 keeps 1.5 MB of a token for its backward pass
 
 
 @dataclass(frozen=True)

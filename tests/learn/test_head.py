@@ -97,3 +97,19 @@ def test_no_chunk_sees_more_than_its_share_of_the_logits(monkeypatch, kept):
     logprobs.sum().backward()
     times = 1 if kept == 10 * 8 * 4 else 2
     assert rows == [4, 4, 2] * times, "the backward pass makes many logits again"
+
+
+def test_a_second_micro_batch_adds_to_the_gradient_that_is_there():
+    head = torch.nn.Linear(6, 11).double()
+    hidden = torch.randn(2, 7, 6, dtype=torch.float64)
+    targets = torch.randint(11, (2, 7))
+    for rows, own in zip(hidden, targets, strict=True):
+        sum(plain(rows, head, own, torch.ones(7).double())).sum().backward()
+    expected = [p.grad.clone() for p in head.parameters()]
+    head.zero_grad()
+    kept = None
+    for rows, own in zip(hidden, targets, strict=True):
+        sum(chunked_logprobs(rows, head, own, None, 3)).sum().backward()
+        kept = kept or head.weight.grad.data_ptr()
+    assert head.weight.grad.data_ptr() == kept
+    torch.testing.assert_close([p.grad for p in head.parameters()], expected)

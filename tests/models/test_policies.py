@@ -5,7 +5,8 @@ import torch
 from peft import set_peft_model_state_dict
 
 from sparring.models.loading import load_model
-from sparring.models.policies import LoraPolicies
+from sparring.models.policies import LoraPolicies, load_policies
+from sparring.run.config import LearnConfig
 
 IDS = torch.tensor([[3, 60, 70, 80]])
 
@@ -142,3 +143,26 @@ def test_adapters_on_a_low_precision_base_are_float32():
     policies.add("other", "main")
     for name in ("main", "other"):
         assert {p.dtype for p in policies.parameters(name).values()} == {torch.float32}
+
+
+def test_the_first_policy_takes_the_bases_weights_and_the_base_is_loaded_again_when_asked():
+    policies = load_policies("nano", LearnConfig(weights="full"), seed=3)
+    with policies.using("base") as model:
+        addresses = [p.data_ptr() for p in model.parameters()]
+    base = logits(policies, "base")
+    policies.add("main")
+    assert [p.data_ptr() for p in policies.parameters("main").values()] == addresses
+    with torch.no_grad():
+        for parameter in policies.parameters("main").values():
+            parameter.add_(0.05)
+    assert list(policies._models) == ["main"]
+    policies.add("other")
+    for name in ("base", "other"):
+        assert torch.equal(logits(policies, name), base)
+    assert not torch.equal(logits(policies, "main"), base)
+    twin = policies.twin()
+    policies.remove("main")
+    policies.remove("other")
+    policies.add("main")
+    assert torch.equal(logits(policies, "main"), base)
+    assert not torch.equal(logits(twin, "main"), base)

@@ -52,7 +52,7 @@ def plain(**keys: object) -> Config:
         (H200, "cuda", "bfloat16", 1024, 65536),
         (BROKEN, "cuda", "float16", 1024, 32768),
         (OLD, "cuda", "float32", 128, 4096),
-        (CPU, "cpu", "float32", 512, 4096),
+        (CPU, "cpu", "float32", 512, 2048),
     ],
     ids=["V100", "A100-40", "A100-80", "H100", "H200", "broken-bf16", "P100", "CPU"],
 )
@@ -209,7 +209,7 @@ def test_train_says_what_it_chose_and_why(tmp_path: Path) -> None:
     assert life.code == 0, life.err
     assert "machine: " in life.out and "HF_HUB_OFFLINE is set" in life.out
     assert "engine.dtype float32: on a CPU" in life.out
-    assert "learn.tokens_per_batch 4096: on a CPU" in life.out
+    assert "learn.tokens_per_batch 2048: on a CPU" in life.out
     assert "max_batch" not in life.out  # the recipe says that
     if not machines.detect().gpus:
         refused = train("kuhn", tmp_path / "other", "engine.device=cuda")
