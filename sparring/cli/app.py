@@ -332,7 +332,7 @@ def _show_usage_error(error: Any) -> None:
 def exit_code(error: Exception) -> int | None:
     """2 for what was asked wrongly, 1 for what went wrong, 75 for what should be resumed, None for
     a bug."""
-    wrong = {"ConfigError", "BadOption", "ModelMissing", "SandboxMissing", "BadTests"}
+    wrong = {"ConfigError", "BadOption", "SandboxMissing", "BadTests"}
     broken = {"RunError", "CheckpointError", "CanaryError", "GameError"}
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & wrong:

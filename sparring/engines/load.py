@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sparring.core.errors import ConfigError
 from sparring.core.types import BASE, Request, Turn
 from sparring.engines.engine import OwnEngine
-from sparring.models.names import need_model
-from sparring.models.trained import base_name, find_trained, policies_on
+from sparring.models.trained import base_name, find_trained, need_model
 from sparring.run.config import LearnConfig
 from sparring.run.servers import label_of, server_of
 
@@ -41,7 +40,9 @@ def load_engine(
 
         policies: Policies = policies_on_bases(trained.config, **options)
     else:
-        policies = policies_on(base, learn, seed=seed, **options)
+        from sparring.models.policies import load_policies
+
+        policies = load_policies(base, learn, seed=seed, **options)
     if trained:
         policies.add(trained.name)
         try:
@@ -122,7 +123,9 @@ def _base_weights(engine: OwnEngine, policy: str, base: str) -> dict[str, Any] |
     """The weights of a base model other than the engine's; its own need not be loaded again."""
     if base == engine.base:
         return None
-    return policies_on(policy, LearnConfig(weights="full")).state(BASE)
+    from sparring.models.policies import load_policies
+
+    return load_policies(policy, LearnConfig(weights="full")).state(BASE)
 
 
 def _take_kind(engine: OwnEngine, learn: LearnConfig | None) -> None:

@@ -31,10 +31,6 @@ class Score:
     reward: float = 0.0
 
     @property
-    def not_lost(self) -> float:
-        return (self.wins + self.draws) / self.games if self.games else 0.0
-
-    @property
     def points(self) -> float:
         """1 for a win, half for a draw, per game."""
         return (self.wins + self.draws / 2) / self.games if self.games else 0.0

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sparring.core.tree import Policy, Tree
+from sparring.evaluation.significance import Z
 
 Counts = Sequence[Sequence[int]]  # per information state: replies by action, then illegal ones
 Choices = dict[int, int]  # information state -> action
-_WIDTH = 1.96  # standard deviations either way that hold 95 %
 
 
 @dataclass(frozen=True)
@@ -260,8 +260,8 @@ def estimate(tree: Tree, first: Counts, second: Counts) -> Estimate:
     both = added(first, second)
     value, deviation = _gain(tree, both, both)
     low, low_deviation = _gain(tree, first, second)
-    low = max(0.0, low - _WIDTH * low_deviation)
-    return Estimate(value, min(low, value), value + _WIDTH * deviation)
+    low = max(0.0, low - Z * low_deviation)
+    return Estimate(value, min(low, value), value + Z * deviation)
 
 
 def _gain(tree: Tree, chosen_by: Counts, measured_on: Counts) -> tuple[float, float]:

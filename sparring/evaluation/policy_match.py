@@ -15,11 +15,11 @@ from sparring.engines.load import load_opponent, load_player
 from sparring.evaluation.arena import match
 from sparring.evaluation.sampling import described, noted
 from sparring.evaluation.standard import opponents_of
-from sparring.models.names import need_model
 from sparring.models.trained import (
     find_trained,
     first_game,
     game_options,
+    need_model,
     run_config,
     trained_sampling,
 )

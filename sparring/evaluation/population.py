@@ -66,16 +66,22 @@ class Population:
     def cycles(self) -> list[list[str]]:
         """For each group whose members all beat each other in a circle, a shortest circle: each
         beats the next, the last one the first."""
-        from scipy.sparse.csgraph import connected_components
+        from scipy.sparse.csgraph import connected_components, shortest_path
 
         beats = self.beats()
+        steps, before = shortest_path(beats, unweighted=True, return_predecessors=True)
         _, group = connected_components(beats, directed=True, connection="strong")
+        shortest: dict[int, tuple[float, int, int]] = {}  # by group: steps from i to j, who beats i
+        for j, i in np.argwhere(beats):
+            if group[i] == group[j]:
+                way = (steps[i, j], int(i), int(j))
+                shortest[group[i]] = min(shortest.get(group[i], way), way)
         circles = []
-        for number in sorted(set(group), key=list(group).index):
-            members = [i for i in range(len(self.names)) if group[i] == number]
-            if len(members) > 1:
-                circle = min((_circle(beats, i) for i in members), key=len)
-                circles.append([self.names[i] for i in circle])
+        for _, i, j in sorted(shortest.values(), key=lambda way: way[1:]):
+            circle = [j]
+            while circle[0] != i:
+                circle.insert(0, int(before[i, circle[0]]))
+            circles.append([self.names[k] for k in circle])
         return circles
 
     def summary(self) -> dict[str, Any]:
@@ -174,20 +180,3 @@ def _stationary(rates: Matrix) -> Matrix:
         shares[k] = shares[:k] @ left[:k, k]
     normal: Matrix = shares / shares.sum()
     return normal
-
-
-def _circle(beats: Matrix, start: int) -> list[int]:
-    """A shortest way of victories from a player back to itself, by breadth-first search; the player
-    is in such a circle."""
-    ways = [[start]]
-    seen: set[int] = set()
-    while True:
-        longer = []
-        for way in ways:
-            for j in map(int, np.flatnonzero(beats[way[-1]])):
-                if j == start:
-                    return way
-                if j not in seen:
-                    seen.add(j)
-                    longer.append([*way, j])
-        ways = longer

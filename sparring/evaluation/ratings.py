@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sparring.evaluation.significance import Z
+
 ELO = 400 / math.log(10)  # points of a nat: with 400 more one wins ten games for each lost
 PRIOR = 800.0  # points: standard deviation of a strength, before any game, about its pool's mean
 DRAW_PRIOR = 2.0  # nats: standard deviation of the log of how often equals draw
 _NEVER = -1000.0  # a logit that is as good as none
-_WIDTH = 1.96  # standard deviations either way that hold 95 %
 MODEL = (
     "Bradley-Terry with draws (Davidson), most likely given all games; Elo points about the mean "
     f"of 0; normal priors of {PRIOR:g} points on strengths and {DRAW_PRIOR:g} nats on draws; 95 % "
@@ -72,7 +73,7 @@ class Fit:
         gap = self.ratings[i].elo - self.ratings[j].elo
         cov = self.covariance
         deviation = math.sqrt(max(0.0, cov[i, i] + cov[j, j] - 2 * cov[i, j]))
-        return gap, gap - _WIDTH * deviation, gap + _WIDTH * deviation
+        return gap, gap - Z * deviation, gap + Z * deviation
 
 
 def fit(results: Iterable[Result]) -> Fit:
@@ -114,7 +115,7 @@ def fit(results: Iterable[Result]) -> Fit:
     order = sorted(range(len(names)), key=lambda i: (pool[i], -elo[i], names[i]))
     ratings = []
     for i in order:
-        width = _WIDTH * math.sqrt(max(0.0, covariance[i, i]))
+        width = Z * math.sqrt(max(0.0, covariance[i, i]))
         at = float(elo[i])
         ratings.append(Rating(names[i], at, at - width, at + width, int(played[i]), int(pool[i])))
     weight = math.exp(solved.x[-1]) if ended[:, 1].any() else 0.0

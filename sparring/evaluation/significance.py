@@ -13,7 +13,7 @@ from typing import Any
 from sparring.core.errors import ConfigError
 
 SIGNIFICANT = 0.05  # a change less likely than this by chance alone is called better or worse
-Z = 1.96  # of a 95 % interval
+Z = 1.96  # standard deviations either way that hold 95 %
 
 
 def pass_at_k(samples: int, passed: int, k: int) -> float:

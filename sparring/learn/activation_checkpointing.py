@@ -4,7 +4,7 @@ pass. Here and not transformers' own, which is at work in training mode only, wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -24,13 +24,11 @@ def layers_of(model: Any, option: str = "learn.gradient_checkpointing") -> Any:
 
 
 @contextmanager
-def recomputing(model: Any) -> Iterator[None]:
-    """Layers called in this block are computed again in the backward pass, whenever that is."""
-    changed = []
-    for layer in layers_of(model):
-        changed.append((layer, vars(layer).get("forward")))
-        again = partial(_as_it_was, layer, layer.forward, layer.training)
-        layer.forward = partial(checkpoint, again, use_reentrant=False)
+def with_forward(layers: Any, make: Callable[[Any], Callable[..., Any]]) -> Iterator[None]:
+    """Layers called in this block are computed by what `make` makes of each."""
+    changed = [(layer, vars(layer).get("forward")) for layer in layers]
+    for layer, _ in changed:
+        layer.forward = make(layer)
     try:
         yield
     finally:
@@ -39,6 +37,16 @@ def recomputing(model: Any) -> Iterator[None]:
                 del layer.forward
             else:
                 layer.forward = own
+
+
+def recomputing(model: Any) -> AbstractContextManager[None]:
+    """Layers called in this block are computed again in the backward pass, whenever that is."""
+
+    def again(layer: Any) -> Callable[..., Any]:
+        once_more = partial(_as_it_was, layer, layer.forward, layer.training)
+        return partial(checkpoint, once_more, use_reentrant=False)
+
+    return with_forward(layers_of(model), again)
 
 
 def _as_it_was(

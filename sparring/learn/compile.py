@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sparring.learn.activation_checkpointing import layers_of
+from sparring.learn.activation_checkpointing import layers_of, with_forward
 from sparring.run.config import LearnConfig
 
 BACKEND = "inductor"
@@ -35,20 +35,14 @@ def compiles(model: Any, config: LearnConfig) -> bool:
     return config.compile
 
 
-@contextmanager
-def fused(model: Any) -> Iterator[None]:
+def fused(model: Any) -> AbstractContextManager[None]:
     """Layers called in this block are compiled at the first call. All layers of a model share one
     code, and torch compiles it once, for any number and length of rows."""
     keep_compilations()
-    layers = list(layers_of(model, "learn.compile"))
-    for layer in layers:
-        kind: Any = type(layer)
-        layer.forward = partial(_of_any_shape, _forward_of(kind, BACKEND), layer)
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del layer.forward
+    return with_forward(
+        layers_of(model, "learn.compile"),
+        lambda layer: partial(_of_any_shape, _forward_of(type(layer), BACKEND), layer),
+    )
 
 
 def keep_compilations() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -14,8 +14,6 @@ from torch import Tensor
 from sparring.core.types import BASE, Lesson, Sample, derive, members
 from sparring.learn.activation_checkpointing import layers_of
 from sparring.learn.batches import Batch, by_budget, collate, optimizer_batches, pack, prefetched
-from sparring.learn.canary import CanaryError as CanaryError
-from sparring.learn.canary import check_canary
 from sparring.learn.compile import WIDTH
 from sparring.learn.critic import Critic
 from sparring.learn.distributed.world import World
@@ -34,9 +32,9 @@ from sparring.learn.objectives import (
 from sparring.learn.optimizer import Optimizer, make_masters
 from sparring.learn.packing import check_packing
 from sparring.learn.passes import Passes, same_bits
-from sparring.learn.reference import copy_rounded, follow, follow_rate
-from sparring.learn.schedules import learning_rate, linear
-from sparring.learn.scoring import score_logprobs, score_tokens
+from sparring.learn.schedules import copy_rounded, follow, follow_rate, learning_rate, linear
+from sparring.learn.scoring import CanaryError as CanaryError
+from sparring.learn.scoring import check_canary, score_logprobs, score_tokens
 from sparring.models.device import out_of_memory
 from sparring.models.policies import REFERENCE as REFERENCE
 from sparring.models.policies import Policies
@@ -74,18 +72,24 @@ class Learner(Passes):
         self.beginnings: dict[str, dict[str, Tensor]] = {}  # where each iteration restarts from
         self.critics: dict[str, Critic] = {}
         self.critic_optimizers: dict[str, Optimizer] = {}
-        with policies.using(BASE) as model:
-            check_head(model)
-            if config.gradient_checkpointing:
-                layers_of(model)
-            Passes.__init__(self, model, config)
-            if config.packing:
-                check_packing(model)
         for name in learned:
             if name not in policies.names():
                 policies.add(name)
+        # By one policy of each base, which may not be in memory itself.
+        firsts = {id(policies.home(name)): name for name in learned} or {0: BASE}
+        with ExitStack() as stack:
+            models = [stack.enter_context(policies.using(name)) for name in firsts.values()]
+            Passes.__init__(self, models, config)
+            for model in models:
+                check_head(model)
+                if config.gradient_checkpointing:
+                    layers_of(model)
+                if config.packing:
+                    check_packing(model)
+        for name in learned:
             if critic:
-                self.critics[name] = Critic(policies.config.hidden_size, policies.device)
+                own = policies.home(name)
+                self.critics[name] = Critic(own.config.hidden_size, own.device)
                 self.critic_optimizers[name] = Optimizer(self.critics[name].parameters(), config)
             self.begin(name)
 
@@ -251,7 +255,8 @@ class Learner(Passes):
         longest = max(len(s.ids) for lesson in lessons for s in members(lesson))
         while True:
             try:
-                with self._dropout(*step, name), self._same_bits():
+                device = torch.device(self.policies.device)
+                with self._dropout(*step, name), same_bits(self.config.deterministic, device):
                     return self._accumulate(name, lessons)
             except RuntimeError as error:
                 if not out_of_memory(error) or self.world.size > 1 or self.budget <= longest:
@@ -262,13 +267,10 @@ class Learner(Passes):
             self.budget //= 2
             log.warning("out of memory: micro-batches of %s tokens from now on", self.budget)
 
-    def _same_bits(self) -> AbstractContextManager[None]:
-        return same_bits(self.config.deterministic, torch.device(self.policies.device))
-
     def _accumulate(self, name: str, lessons: list[Lesson]) -> Stats:
         """Forward and backward over one optimizer batch, in micro-batches."""
         most = self.world.most(len(lessons), self.config.micro_batch)
-        pad, device = self.policies.tokenizer.pad_token_id, self.policies.device
+        pad, device = self.policies.home(name).tokenizer.pad_token_id, self.policies.device
         graphs = self.graphs.get(name) if self.world.size == 1 else None
         bucketed = (self.compiles or graphs) and device.type == "cuda"
         multiple = WIDTH if bucketed else 1
@@ -317,7 +319,8 @@ class Learner(Passes):
         if self._kl > 0 and config.reference != "uniform":
             # Before the policy's own pass: peft freezes whichever adapter was in use before, and
             # a frozen one gets no gradient.
-            with torch.no_grad(), self.policies.using(self.reference(name)) as model:
+            base = self.policies.home(name)
+            with torch.no_grad(), base.using(self.reference(name)) as model:
                 reference, _ = self.logprobs(model, batch, fuse)
         with self.policies.using(name) as model:
             hidden = self.hidden(model, batch, fuse, graphs)

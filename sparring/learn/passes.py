@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -55,11 +55,13 @@ def same_bits(wanted: bool, device: torch.device) -> Iterator[None]:
 
 
 class Passes:
-    """Reading with any of the policies on one base model."""
+    """Reading with any of the policies on some base models."""
 
-    def __init__(self, model: Any, config: LearnConfig) -> None:
-        self.config = config
-        self.compiles, self.captures = compiles(model, config), captures(model, config)
+    def __init__(self, models: Iterable[Any], config: LearnConfig) -> None:
+        self.config, self.compiles, self.captures = config, True, True
+        for model in models:
+            self.compiles &= compiles(model, config)
+            self.captures &= captures(model, config)
         self.graphs: dict[str, Graphs] = {}
 
     def capture(self, name: str, optimizer: Optimizer) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError, nearest
 from sparring.core.types import BASE
-from sparring.models.trained import ADAPTER_WEIGHTS, Trained, base_name, find_trained, policies_on
+from sparring.models.trained import ADAPTER_WEIGHTS, Trained, base_name, find_trained
 from sparring.run import checkpoint
 from sparring.run.config import Config, LearnConfig
 from sparring.run.players import imitated
@@ -105,7 +105,9 @@ def _check_base(policy: str, trained: Trained, config: Config, policies: Policie
 
 def _same_make(policy: str, base: str, seed: int, policies: Policies) -> Policies:
     """A model loaded, if it would compute with its weights what these policies compute."""
-    other = policies_on(base, LearnConfig(weights="full"), seed=seed)
+    from sparring.models.policies import load_policies
+
+    other = load_policies(base, LearnConfig(weights="full"), seed=seed)
 
     def make(of: Any) -> dict[str, Any]:
         return {key: getattr(of.config, key, None) for key in _MAKE}

@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from sparring.core.types import Message, Request, Turn, VoidGame
+from sparring.models.template import render
 from sparring.models.thinking import Thinking, thinking_of
 
 RAW = "raw"  # the role of a text that is to be gone on with as it stands, outside any chat
@@ -101,9 +102,7 @@ class Chat:
 
     def _render(self, messages: tuple[tuple[str, str], ...]) -> str:
         plain = [{"role": role, "content": self._defused(text)} for role, text in messages]
-        return str(
-            self.tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=True)
-        )
+        return render(self.tokenizer, plain)
 
     def _as_text(self, messages: list[Message]) -> str:
         return self._defused(messages[0]["content"])

@@ -13,10 +13,9 @@ from transformers.utils import logging
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import BASE
-from sparring.models.loading import ModelMissing, load_model, smollm2_folder
+from sparring.models.loading import load_model, smollm2_folder
 from sparring.models.policies import LoraPolicies, Policies, wrap_model
 from sparring.models.trained import ADAPTER_WEIGHTS, find_trained
-from sparring.run.config import Config
 from sparring.run.lock import writing_file
 
 # The most that the mean logprob over a probe may differ, in nats. Float32 sums in another order;
@@ -60,7 +59,9 @@ def _merge(policy: str, out: Path, base: str | None) -> dict[str, Any]:
         raise ConfigError(f"{policy} is neither a run nor a folder with an adapter of peft")
     name = base or trained.config.policy
     dtype = base_dtype(name)
-    model, tokenizer = _load(name, trained.config)
+    model, tokenizer = load_model(
+        name, dtype="float32", seed=trained.config.seed, template=trained.config.template
+    )
     policies = wrap_model(model, tokenizer, trained.config.learn)
     policies.add(trained.name)
     try:
@@ -109,13 +110,6 @@ def base_dtype(name: str) -> str:
         ) from error
     dtype = str(getattr(config, "dtype", None) or "float32").removeprefix("torch.")
     return dtype if dtype in TOLERANCE else "float32"
-
-
-def _load(name: str, config: Config) -> tuple[Any, Any]:
-    try:
-        return load_model(name, dtype="float32", seed=config.seed, template=config.template)
-    except ModelMissing as error:
-        raise ConfigError(str(error)) from error
 
 
 def _save(model: Any, tokenizer: Any, out: Path) -> None:

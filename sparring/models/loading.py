@@ -20,9 +20,9 @@ from transformers import (
 )
 from transformers.utils import logging as logging_of_transformers
 
-from sparring.core.errors import nearest
-from sparring.models.names import need_model
+from sparring.core.errors import ConfigError, nearest
 from sparring.models.template import settle_template
+from sparring.models.trained import BUILT_IN, VALID, need_model
 from sparring.run.outputs import cache_folder
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ NANO_TEMPLATE = (
 )
 
 
-class ModelMissing(RuntimeError):
+class ModelMissing(ConfigError):
     """A base model that cannot be had here, with what to do about it."""
 
 
@@ -64,9 +64,8 @@ def load_model(
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
         raise ModelMissing(
-            f"no model {name!r} could be loaded ({nearest(name, ('nano', 'smollm2'))}): "
-            f"{str(error).splitlines()[0]} "
-            "A policy is `nano`, `smollm2`, a folder with a transformers model, or a hub name."
+            f"no model {name!r} could be loaded ({nearest(name, BUILT_IN)}): "
+            f"{str(error).splitlines()[0]} {VALID}"
         ) from error
     settle_end(model, tokenizer, name)
     settle_template(tokenizer, template, name)

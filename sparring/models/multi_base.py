@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from torch import nn
 
+from sparring.core.errors import ConfigError
 from sparring.core.types import BASE
-from sparring.models.policies import Policies
-from sparring.models.trained import base_name, policies_on
+from sparring.models.begin import begin_with, check_names
+from sparring.models.policies import Policies, load_policies
+from sparring.models.trained import base_name
+from sparring.run import rank
 from sparring.run.config import Config
 
 
@@ -71,10 +76,31 @@ def policies_on_bases(config: Config, **options: Any) -> ManyPolicies:
     folders = dict.fromkeys([config.policy, *config.bases.values()])
     return ManyPolicies(
         {
-            base_name(folder, config.seed): policies_on(
+            base_name(folder, config.seed): load_policies(
                 folder, config.learn, seed=config.seed, **options
             )
             for folder in folders
         },
         {name: base_name(folder, config.seed) for name, folder in config.bases.items()},
     )
+
+
+def check_bases(config: Config, learned: Sequence[str]) -> None:
+    """What one base takes for granted, several do not have."""
+    check_names("bases", config.bases, learned)
+    check_names("begin", config.begin, learned)
+    if config.engine.kind != "transformers" or config.ray.replicas or rank.size() > 1:
+        raise ConfigError("bases of their own are for the embedded engine and one process")
+    if config.teach.kind != "credit":
+        raise ConfigError(f"teach.kind {config.teach.kind} writes lessons in the ids of one base")
+
+
+def begin_on_bases(
+    config: Config, policies: ManyPolicies, learned: Sequence[str], folder: Path | None
+) -> None:
+    """As `begin_with`, for the policies of every base."""
+    for base in dict.fromkeys([config.policy, *config.bases.values()]):
+        mine = [name for name in learned if config.bases.get(name, config.policy) == base]
+        begin = {name: policy for name, policy in config.begin.items() if name in mine}
+        own = config.model_copy(update={"policy": base, "begin": begin})
+        begin_with(own, policies.bases[base_name(base, config.seed)], mine, folder)

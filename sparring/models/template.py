@@ -64,7 +64,7 @@ def _plain(tokenizer: Any) -> str:
 def _takes_system(tokenizer: Any) -> bool:
     messages = [{"role": "system", "content": _MARK}, {"role": "user", "content": "?"}]
     try:
-        return _MARK in _render(tokenizer, messages)
+        return _MARK in render(tokenizer, messages)
     except (TemplateError, TypeError, ValueError):
         return False
 
@@ -73,7 +73,7 @@ def _check(tokenizer: Any, name: str) -> None:
     """A template must show the messages of both roles, or no prompt could be made."""
     user, assistant = {"role": "user", "content": "⁂u⁂"}, {"role": "assistant", "content": "⁂a⁂"}
     try:
-        text = _render(tokenizer, [user, assistant, user])
+        text = render(tokenizer, [user, assistant, user])
         missing = [m["content"] for m in (user, assistant) if m["content"] not in text]
         reason = "it leaves out messages" if missing else ""
     except (TemplateError, TypeError, ValueError) as error:
@@ -85,5 +85,5 @@ def _check(tokenizer: Any, name: str) -> None:
         )
 
 
-def _render(tokenizer: Any, messages: list[dict[str, str]]) -> str:
+def render(tokenizer: Any, messages: list[dict[str, str]]) -> str:
     return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sparring.models.template import render
+
 OPEN, CLOSE = "<think>", "</think>"
 _THOUGHT, _ANSWER = "⁂thought⁂", "⁂answer⁂"
 
@@ -80,14 +82,10 @@ def thinking_of(tokenizer: Any) -> Thinking | None:
     if CLOSE not in str(tokenizer.chat_template) or any(len(tag) != 1 for tag in ids):
         return None
 
-    def write(messages: list[dict[str, str]]) -> str:
-        return str(
-            tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        )
-
     question = {"role": "user", "content": "?"}
     reply = {"role": "assistant", "content": f"{OPEN}\n{_THOUGHT}\n{CLOSE}\n\n{_ANSWER}"}
-    prompt, later = write([question]), write([question, reply, question])
+    prompt = render(tokenizer, [question])
+    later = render(tokenizer, [question, reply, question])
     past = later.partition(_ANSWER)[0]
     common = next(
         (i for i, (a, b) in enumerate(zip(prompt, past, strict=False)) if a != b),

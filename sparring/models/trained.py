@@ -1,19 +1,21 @@
 """Finds a policy by what a person calls it: a base model, a run and one of its checkpoints, or an
-adapter as peft saves it."""
+adapter as peft saves it. Nothing heavy is imported before it is known that there is one."""
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError, nearest
+from sparring.core.scripted import PROGRAMS
 from sparring.core.types import MAIN, Sampling
-from sparring.models.names import need_model
 from sparring.run import checkpoint
 from sparring.run.config import Config, LearnConfig
 from sparring.run.games import game_class, option_types
+from sparring.run.machine import unreachable
 from sparring.run.rundir import RunDir, known_runs, read_object
 from sparring.run.servers import server_of
 
@@ -21,10 +23,11 @@ if TYPE_CHECKING:
     from sparring.models.policies import Policies
 
 VALID = (
-    "a policy is `nano`, `smollm2`, a folder with a transformers model, a hub name, a folder with "
+    "A policy is `nano`, `smollm2`, a folder with a transformers model, a hub name, a folder with "
     "a LoRA adapter of peft, or a run: RUN (its best checkpoint, or its last), RUN@STEP, and "
     "RUN@STEP:NAME where it has several. A player may also be MODEL@URL, on a server"
 )
+BUILT_IN = ("nano", "smollm2")
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PEFT_PREFIX = "base_model.model."
 _RUN = re.compile(r"(?P<run>.+?)(?:@(?P<step>\d+|best|last))?(?::(?P<who>[\w.@-]+))?")
@@ -58,8 +61,8 @@ def find_trained(policy: str) -> Trained | None:
     if match is None or not (Path(match["run"]) / "config.yaml").is_file():
         if match is not None and match["step"]:
             known = known_runs(Path(match["run"]))
-            hint = f"{nearest(match['run'], known)} Otherwise, " if known else ""
-            raise ConfigError(f"there is no run {match['run']!r}; {hint}{VALID}")
+            hint = f"; {nearest(match['run'], known)}" if known else "."
+            raise ConfigError(f"there is no run {match['run']!r}{hint} {VALID}")
         return None
     run = RunDir.existing(Path(match["run"]))
     folder = _checkpoint(run, match["step"])
@@ -141,17 +144,6 @@ def base_name(policy: str, seed: int) -> str:
     return f"{policy} (seed {seed})" if policy == "nano" else policy
 
 
-def policies_on(policy: str, learn: LearnConfig, **options: Any) -> Policies:
-    """Policies on a base model, or what a policy may be."""
-    from sparring.models.loading import ModelMissing
-    from sparring.models.policies import load_policies
-
-    try:
-        return load_policies(policy, learn, **options)
-    except ModelMissing as error:
-        raise ConfigError(f"{error}\n{VALID}") from error
-
-
 def run_config(policy: str) -> Config | None:
     """The config of the run a policy comes from, or None."""
     trained = find_trained(policy)
@@ -162,6 +154,27 @@ def need_policy(policy: str) -> None:
     """Refuse a name that nobody has, before anything else is asked for or loaded."""
     if server_of(policy, {}) is None and find_trained(policy) is None:
         need_model(policy)
+
+
+def need_model(name: str, *, programs: bool = False) -> None:
+    """Refuse what is neither built in nor a folder nor a hub name that can be asked for. Only what
+    looks like a hub name is asked for there, once, with a short wait."""
+    if name in BUILT_IN or Path(name).is_dir():
+        return
+    why = "it is no folder here, and a hub name is OWNER/NAME"
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(name).parent.is_dir():
+        away = "" if _cached(name) else unreachable()
+        if not away:
+            return
+        why = f"it is no folder here, and the hub cannot be reached ({away})"
+    known = {*BUILT_IN, *known_runs(Path(name)), *(PROGRAMS if programs else ())}
+    raise ConfigError(f"there is no policy {name!r}: {why}; {nearest(name, known)}")
+
+
+def _cached(name: str) -> bool:
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    cache = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    return (cache / f"models--{name.replace('/', '--')}").is_dir()
 
 
 def first_game(policy: str) -> str:

@@ -165,7 +165,6 @@ def learning(config: Config, path: Path, name: str) -> Iterator[Learner]:
 def help_fit(device: str) -> None:
     """The life of a process other than the first: one learner after the other."""
     from sparring.learn.distributed.distributed_learner import ignore_signals, make_learner
-    from sparring.models.loading import ModelMissing
 
     ignore_signals()
     group = _all(device)
@@ -173,7 +172,7 @@ def help_fit(device: str) -> None:
         config, path, name = asked
         try:
             learner = make_learner(make_config(config), path, [name])
-        except (ConfigError, ModelMissing):
+        except ConfigError:
             continue  # the first process says so
         learner.serve()
 

@@ -19,7 +19,7 @@ from sparring.learn.distributed import world
 from sparring.learn.learner import Learner
 from sparring.models.begin import begin_with
 from sparring.models.device import choose_device, fast_allocations, use_tf32
-from sparring.models.policies import load_policies
+from sparring.models.policies import Policies, load_policies
 from sparring.run import interrupt, rank
 from sparring.run.config import Config, LearnConfig
 from sparring.run.games import make_games
@@ -143,14 +143,14 @@ def make_learner(
     }
     options: dict[str, Any] = {"device": device, "dtype": dtype, "template": config.template}
     if config.bases:
-        from sparring.learn.multi_base import check_bases, learners_on_bases
-        from sparring.models.multi_base import policies_on_bases
+        from sparring.models.multi_base import begin_on_bases, check_bases, policies_on_bases
 
         check_bases(config, learned)
-        many = policies_on_bases(config, **options)
-        return learners_on_bases(config, many, learned, words, folder)
-    policies = load_policies(config.policy, config.learn, seed=config.seed, **options)
-    begin_with(config, policies, learned, folder)
+        policies: Policies = policies_on_bases(config, **options)
+        begin_on_bases(config, policies, learned, folder)
+    else:
+        policies = load_policies(config.policy, config.learn, seed=config.seed, **options)
+        begin_with(config, policies, learned, folder)
     learner = (DistributedLearner if several else Learner)(policies, learned, config.learn, **words)
     learner.world = group
     if config.learn.shard:

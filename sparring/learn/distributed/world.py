@@ -63,10 +63,8 @@ class World:
                 p.grad = torch.zeros_like(p)
         flat = torch.cat([p.grad.reshape(-1).float() for p in mine])
         self._sum(flat)
-        start = 0
-        for p in mine:
-            p.grad.copy_(flat[start : start + p.numel()].view_as(p))
-            start += p.numel()
+        for p, summed in zip(mine, flat.split([p.numel() for p in mine]), strict=True):
+            p.grad.copy_(summed.view_as(p))
 
     def add_up_numbers(self, numbers: dict[str, Tensor], device: Any) -> dict[str, Tensor]:
         """Sum statistics by name; a process without a share knows no names."""
