@@ -39,10 +39,12 @@ def fused(model: Any) -> AbstractContextManager[None]:
     """Layers called in this block are compiled at the first call. All layers of a model share one
     code, and torch compiles it once, for any number and length of rows."""
     keep_compilations()
-    return with_forward(
-        layers_of(model, "learn.compile"),
-        lambda layer: partial(_of_any_shape, _forward_of(type(layer), BACKEND), layer),
-    )
+
+    def compiled_forward(layer: Any) -> Callable[..., Any]:
+        kind: Any = type(layer)
+        return partial(_of_any_shape, _forward_of(kind, BACKEND), layer)
+
+    return with_forward(layers_of(model, "learn.compile"), compiled_forward)
 
 
 def keep_compilations() -> None:

@@ -146,8 +146,9 @@ def make_learner(
         from sparring.models.multi_base import begin_on_bases, check_bases, policies_on_bases
 
         check_bases(config, learned)
-        policies: Policies = policies_on_bases(config, **options)
-        begin_on_bases(config, policies, learned, folder)
+        many = policies_on_bases(config, **options)
+        begin_on_bases(config, many, learned, folder)
+        policies: Policies = many
     else:
         policies = load_policies(config.policy, config.learn, seed=config.seed, **options)
         begin_with(config, policies, learned, folder)
