@@ -305,7 +305,12 @@ class Learner(Passes):
         return self.world.add_up_numbers(sums_of(parts), device)
 
     def _loss(
-        self, name: str, batch: Batch, totals: Totals, fuse: bool, graphs: Graphs | None
+        self,
+        name: str,
+        batch: Batch,
+        totals: Totals,
+        fuse: bool | None = None,
+        graphs: Graphs | None = None,
     ) -> Result:
         config = self.config
         if self.supervised:
