@@ -27,6 +27,7 @@ from sparring.run.config import LearnConfig
 Item = TypeVar("Item")
 Key = tuple[int, ...]
 Halves = tuple[Key, Key]  # a sequence's prompt, and what follows it
+Piece = tuple[int, int, Key, int, int]  # row, start, ids, position in its sequence, parent
 Family = dict[tuple[Halves, ...], list[Lesson]]  # of the same prompts, those alike together
 
 # Packed rows in longest lessons: more leaves fewer pads, and more positions that may not be seen.
@@ -41,6 +42,18 @@ class Packed:
     position_RT: Tensor  # in its own sequence
     piece_RT: Tensor
     before_RT: Tensor  # the piece it goes on from; itself, where it begins a sequence
+    pieces: Pieces | None = None  # None where attention by rows looks at fewer pairs of positions
+
+
+@dataclass
+class Pieces:
+    """The same rows as pieces with all that each sees, for attention over them. P pieces, L their
+    positions, K the positions seen; an index is row · T + position."""
+
+    query_PL: Tensor
+    key_PK: Tensor
+    mask_P1LK: Tensor
+    output_RT: Tensor  # where a position is among the P · L
 
 
 @dataclass
@@ -163,7 +176,7 @@ def _end_to_end(
     """Rows of prompts and what follows them, each once: a prompt that several samples of a row
     share is read once, and each of them goes on from there. Also each sample's row, and by how
     much its two halves lie further on than they would by themselves."""
-    pieces: list[tuple[int, int, Key, int, int]] = []  # row, start, ids, position, parent
+    pieces: list[Piece] = []
     spots: dict[Halves, tuple[int, int, int]] = {}
     prompts: dict[Key, tuple[int, int]] = {}  # of this row: start and piece
     row, end = -1, width
@@ -188,7 +201,33 @@ def _end_to_end(
         piece_RT[here], before_RT[here] = number, before
     spot_S3 = np.array([spots[one] for one in halves])
     packed = Packed(*(_send(given, device) for given in (position_RT, piece_RT, before_RT)))
+    packed.pieces = _by_piece(pieces, shape, device)
     return ids_RT, spot_S3[:, 0], spot_S3[:, 1:], packed
+
+
+def _by_piece(
+    pieces: Sequence[Piece], shape: tuple[int, int], device: torch.device | str
+) -> Pieces | None:
+    """What each piece sees: the prompt that it goes on from, and itself up to each position."""
+    most = max(len(ids) for _, _, ids, _, _ in pieces)
+    most_seen = max(position + len(ids) for _, _, ids, position, _ in pieces)
+    if len(pieces) * most * most_seen >= shape[0] * shape[1] ** 2:
+        return None
+    query_PL = np.zeros((len(pieces), most), dtype=np.int64)
+    key_PK = np.zeros((len(pieces), most_seen), dtype=np.int64)
+    output_T = np.zeros(shape[0] * shape[1], dtype=np.int64)
+    for number, (row, at, ids, position, before) in enumerate(pieces):
+        own = row * shape[1] + at + np.arange(len(ids))
+        query_PL[number, : len(ids)] = own
+        key_PK[number, :position] = row * shape[1] + pieces[before][1] + np.arange(position)
+        key_PK[number, position : position + len(ids)] = own
+        output_T[own] = number * most + np.arange(len(ids))
+    # What is behind the end of a piece sees something as well, and is never looked at.
+    position_P1 = np.array([position for _, _, _, position, _ in pieces])[:, None]
+    last_PL1 = (position_P1 + np.arange(most))[:, :, None]
+    mask_P1LK = (np.arange(most_seen) <= last_PL1)[:, None]
+    given = (query_PL, key_PK, mask_P1LK, output_T.reshape(shape))
+    return Pieces(*(_send(array, device) for array in given))
 
 
 def _up(number: int, multiple: int) -> int:

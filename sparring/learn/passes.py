@@ -99,7 +99,8 @@ class Passes:
             self.drop_graphs()
             self.graphs.clear()
         with self._layers(model, fuse):
-            return at_tokens(read_rows(model, batch), batch)
+            again = fuse or self.config.gradient_checkpointing
+            return at_tokens(read_rows(model, batch, again=again), batch)
 
     def _read(self, model: Any, fuse: bool, embeds_RTH: Tensor) -> Tensor:
         with self._layers(model, fuse):

@@ -130,6 +130,34 @@ def test_a_shared_prompt_by_hand():
     assert batch.row_N.tolist() == [0, 0, 0, 0, 0, 1, 1]
     assert batch.position_N.tolist() == [2, 3, 2, 4, 5, 2, 3]
     assert batch.target_N.tolist() == [10, 11, 20, 21, 22, 30, 31]
+    assert batch.packed.pieces is None  # 5 × 3 × 5 pairs by piece, 2 × 6 × 6 by row
+
+
+def test_attention_by_piece_by_hand():
+    def sample(*ids: int) -> Sample:
+        return Sample("main", list(ids), [0, 0, 1, 1, 1], [1.0] * 5, [0.0] * 5)
+
+    batch = collate([sample(1, 2, 9, 8, 7), sample(1, 2, 6, 5, 4)], 0, "cpu", 8)
+    assert batch.ids_RT.tolist() == [[1, 2, 9, 8, 6, 5]]
+    pieces = batch.packed.pieces
+    assert pieces.query_PL.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert pieces.key_PK.tolist() == [[0, 1, 0, 0], [0, 1, 2, 3], [0, 1, 4, 5]]
+    assert pieces.output_RT.tolist() == [[0, 1, 2, 3, 4, 5]]
+    seen = pieces.mask_P1LK[:, 0].int().tolist()
+    assert seen == [[[1, 0, 0, 0], [1, 1, 0, 0]], *[[[1, 1, 1, 0], [1, 1, 1, 1]]] * 2]
+
+
+def test_attention_by_piece_equals_the_dense_mask_and_goes_with_checkpointing(make_policies):
+    lessons = siblings(3, 6)
+    (micro,), width = pack(lessons, 16384)
+    assert collate(micro, 0, "cpu", width).packed.pieces is not None
+    results = [
+        step(make_policies("full"), lessons, weights="full", packing=True, **options)
+        for options in ({}, {"gradient_checkpointing": True})  # which has a dense mask
+    ]
+    assert len(results[0]) == len(results[1]) > 10
+    for by_piece, dense in zip(*results, strict=True):
+        torch.testing.assert_close(by_piece, dense, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [Gemma3TextConfig, MistralConfig])
