@@ -42,7 +42,7 @@ class Packed:
     position_RT: Tensor  # in its own sequence
     piece_RT: Tensor
     before_RT: Tensor  # the piece it goes on from; itself, where it begins a sequence
-    pieces: Pieces | None = None  # None where attention by rows looks at fewer pairs of positions
+    pieces: Pieces | None  # None where attention by rows looks at fewer pairs of positions
 
 
 @dataclass
@@ -200,8 +200,12 @@ def _end_to_end(
         ids_RT[here], position_RT[here] = ids, position + np.arange(len(ids))
         piece_RT[here], before_RT[here] = number, before
     spot_S3 = np.array([spots[one] for one in halves])
-    packed = Packed(*(_send(given, device) for given in (position_RT, piece_RT, before_RT)))
-    packed.pieces = _by_piece(pieces, shape, device)
+    packed = Packed(
+        _send(position_RT, device),
+        _send(piece_RT, device),
+        _send(before_RT, device),
+        _by_piece(pieces, shape, device),
+    )
     return ids_RT, spot_S3[:, 0], spot_S3[:, 1:], packed
 
 
