@@ -201,21 +201,21 @@ COMMAND = str(Path(sys.executable).with_name("sparring"))
 
 @cache
 def _server() -> Any:
+    start_server()
+    return multiprocessing.get_context("forkserver")
+
+
+def start_server() -> None:
+    """It imports everything, which takes seconds, and is not waited for before it is needed."""
     context: Any = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     here, paths = str(Path(__file__).parent), os.environ.get("PYTHONPATH")
     sys.path.insert(0, here)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *([paths] if paths else [])])
-    context.Process(target=int).start()
+    forkserver._forkserver.ensure_running()  # type: ignore[attr-defined]
     del os.environ["PYTHONPATH"]
     if paths is not None:
         os.environ["PYTHONPATH"] = paths
-    return context
-
-
-def start_server() -> None:
-    """Before it is needed: it takes seconds to import everything."""
-    _server()
 
 
 def share_server() -> None:
