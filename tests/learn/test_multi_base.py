@@ -13,8 +13,9 @@ from narrow import make_narrow
 from safetensors.torch import load_file
 
 from sparring.core.errors import ConfigError
-from sparring.core.types import Request, Sampling
+from sparring.core.types import Request, Sampling, View
 from sparring.engines.load import add_policy, load_engine
+from sparring.engines.local.multi_base import embedded
 from sparring.models.trained import find_trained
 from sparring.run.config import Config, load_recipe
 from sparring.run.rundir import read_lines
@@ -43,6 +44,20 @@ def test_each_policy_stands_on_its_own_base(narrow: Path, kind: str) -> None:
     assert sizes == {"main": 192, "ben": 96, "base": 192}
     assert sorted(parts.learner.optimizers) == ["ben", "main"]
     assert set(parts.learner.state()) >= {"main.policy", "ben.policy", "ben.optimizer"}
+
+
+def test_legal_actions_are_spelled_by_the_base_that_is_asked(narrow: Path) -> None:
+    engine = embedded(build(kuhn(f"bases.ben={narrow}")).learner.policies)
+    view = View(None, ("bet", "pass"))
+    plan = Sampling(max_tokens=4, mask_actions=True)
+    chat = engine.of("ben").chat
+    chat.encode = lambda text: [7] if text == "bet" else [8, 9]  # another tokenizer's
+
+    def spelled(policy: str) -> set[int]:
+        trie = engine._trie(Request("first", policy, [], plan, 0, (0,), view=view))
+        return set(trie.allowed(()))
+
+    assert spelled("ben") == {7, 8} and not spelled("main") & {7, 8}
 
 
 def test_what_bases_do_not_go_with_is_refused(narrow: Path, tmp_path: Path) -> None:

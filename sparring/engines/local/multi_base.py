@@ -10,6 +10,7 @@ from sparring.core.tree import Infoset
 from sparring.core.types import Request, Sampling, Turn
 from sparring.engines.local.engine import AnyRunner, TransformersEngine
 from sparring.engines.local.rows import Row, Waiting
+from sparring.engines.local.sampling import Trie
 from sparring.models.chat import Chat
 from sparring.models.multi_base import ManyPolicies
 from sparring.models.policies import Policies
@@ -35,6 +36,9 @@ class BasesEngine(TransformersEngine):
     def _on_token(self, request: Request) -> Callable[[int], None] | None:
         self.of(request.policy)._listeners = self._listeners
         return self.of(request.policy)._on_token(request)
+
+    def _trie(self, request: Request) -> Trie | None:
+        return self.of(request.policy)._trie(request)
 
     def probabilities(
         self, policy: str, asked: Sequence[Infoset], sampling: Sampling
