@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VERL := $(VENV)/verl
 DEMO := runs/demo
+WORKERS := $(if $(filter Darwin,$(shell uname)),0,4)# macOS's libraries do not outlive a fork
 
 .PHONY: verl demo test setup system packages smollm2 lint lock compat soak clean
 
@@ -29,7 +30,7 @@ test: export PYTHONDONTWRITEBYTECODE = # or each of some fifty processes would c
 test: packages setup smollm2 verl lint ## lint, types and tests
 	@$(BIN)/python -m compileall -q sparring
 	@{ $(BIN)/mypy && $(VERLS); } > $(VENV)/beside.log 2>&1 & beside=$$!; \
-	$(BIN)/pytest --workers 4 --durations=40 || $(ALONE); tests=$$?; \
+	$(BIN)/pytest --workers $(WORKERS) --durations=40 || $(ALONE); tests=$$?; \
 	wait $$beside; beside=$$?; cat $(VENV)/beside.log; exit $$((tests + beside))
 
 lint: setup
