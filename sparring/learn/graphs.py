@@ -88,7 +88,7 @@ def padded(rows: int, width: int) -> int:
 def drops(model: Any) -> bool:
     """Whether dropout is at work in training: what is captured would drop the same each time."""
     own = any(isinstance(layer, nn.Dropout) and layer.p > 0 for layer in model.modules())
-    return own or getattr(model.config, "attention_dropout", 0) > 0
+    return own or bool(getattr(model.config, "attention_dropout", None))
 
 
 class _Passes:

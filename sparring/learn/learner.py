@@ -14,6 +14,8 @@ from torch import Tensor
 from sparring.core.types import BASE, Lesson, Sample, derive, members
 from sparring.learn.activation_checkpointing import layers_of
 from sparring.learn.batches import Batch, by_budget, collate, optimizer_batches, pack, prefetched
+from sparring.learn.canary import CanaryError as CanaryError
+from sparring.learn.canary import check_canary
 from sparring.learn.compile import WIDTH
 from sparring.learn.critic import Critic
 from sparring.learn.distributed.world import World
@@ -32,9 +34,9 @@ from sparring.learn.objectives import (
 from sparring.learn.optimizer import Optimizer, make_masters
 from sparring.learn.packing import check_packing
 from sparring.learn.passes import Passes, same_bits
-from sparring.learn.schedules import copy_rounded, follow, follow_rate, learning_rate, linear
-from sparring.learn.scoring import CanaryError as CanaryError
-from sparring.learn.scoring import check_canary, score_logprobs, score_tokens
+from sparring.learn.reference import copy_rounded, follow, follow_rate
+from sparring.learn.schedules import learning_rate, linear
+from sparring.learn.scoring import score_logprobs, score_tokens
 from sparring.models.device import out_of_memory
 from sparring.models.policies import REFERENCE as REFERENCE
 from sparring.models.policies import Policies

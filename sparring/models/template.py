@@ -10,7 +10,7 @@ from jinja2 import TemplateError
 
 from sparring.core.errors import ConfigError
 from sparring.run import rank
-from sparring.run.yaml_values import PLAIN
+from sparring.run.template import PLAIN
 
 log = logging.getLogger(__name__)
 

@@ -22,12 +22,12 @@ from sparring.run.players import check_imitated, check_players, take_population
 from sparring.run.schedule import steps_of
 from sparring.run.sections import CollectConfig, RayConfig, Section, TasksConfig
 from sparring.run.servers import ServerConfig, VllmConfig, check_server
+from sparring.run.template import read_template
 from sparring.run.yaml_values import (
     from_environment,
     from_plugin_variables,
     load_yaml,
     parse_yaml,
-    read_template,
     set_key,
 )
 

@@ -1,11 +1,9 @@
-"""Values as YAML: of a recipe, typed behind a command, in variables of the environment; and the
-chat template that a recipe names, whose text a run keeps."""
+"""Values as YAML: of a recipe, typed behind a command, in variables of the environment."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,7 +11,6 @@ import yaml
 from sparring.core.errors import ConfigError
 from sparring.core.plugin import plugins
 
-PLAIN = "plain"  # the chat template of models that have none
 # libyaml is ten times as fast as Python, and a run reads its config a dozen times.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -54,19 +51,3 @@ def set_key(data: dict[str, Any], key: str, value: Any) -> None:
         if not isinstance(data, dict):
             raise ConfigError(f"{'.'.join(parents[: i + 1])} is a value and has no key {last!r}")
     data[last] = value
-
-
-def read_template(template: str | None) -> str | None:
-    """The template's text, whatever it was given as."""
-    if template is None or template == PLAIN:
-        return template
-    text = template
-    if "{{" not in template and "{%" not in template:
-        try:
-            text = Path(template).read_text()
-        except (OSError, UnicodeError) as error:
-            raise ConfigError(
-                f"template: {template!r} is no Jinja, and no file that can be read ({error}); it "
-                f"is a file with a chat template, the template itself, or `{PLAIN}`"
-            ) from error
-    return text

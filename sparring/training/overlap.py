@@ -131,7 +131,7 @@ class Ahead:
     async def _play(
         self, jobs: list[Job], snapshot: Snapshot | None, before: _Planned | None
     ) -> Played:
-        from sparring.learn.scoring import spoken_gaps
+        from sparring.learn.canary import spoken_gaps
 
         if before is not None:
             await asyncio.wait([before.games])

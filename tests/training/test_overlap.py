@@ -23,9 +23,9 @@ from sparring.core.errors import ConfigError
 from sparring.core.types import BASE, Episode, Request, Sampling, Task, Turn
 from sparring.engines.local.engine import TransformersEngine
 from sparring.engines.pool import WorkerPool
+from sparring.learn.canary import CanaryError, spoken_gaps
 from sparring.learn.learner import Learner
 from sparring.learn.losses import clipped_policy_loss
-from sparring.learn.scoring import CanaryError, spoken_gaps
 from sparring.run.config import LearnConfig, load_recipe
 from sparring.run.rundir import RunDir, read_lines
 from sparring.training.metrics import staleness
