@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sparring.run.config import LearnConfig
 
@@ -85,12 +85,6 @@ def padded(rows: int, width: int) -> int:
     return min(size for size in sizes if size >= rows)
 
 
-def drops(model: Any) -> bool:
-    """Whether dropout is at work in training: what is captured would drop the same each time."""
-    own = any(isinstance(layer, nn.Dropout) and layer.p > 0 for layer in model.modules())
-    return own or bool(getattr(model.config, "attention_dropout", None))
-
-
 class _Passes:
     """Both passes over rows of one shape, by tensors that stay where they are."""
 
@@ -108,7 +102,10 @@ class _Passes:
         self.hidden_grad_RTH = torch.zeros_like(self.embeds_RTH, requires_grad=False)
         self._output: Tensor | None = None  # with its autograd graph, between the two passes
         self.hidden_RTH = self.embeds_grad_RTH = self.hidden_grad_RTH
-        with CAPTURING:
+        devices = [embeds_RTH.device] if embeds_RTH.is_cuda else []
+        # A replay draws dropout anew from the device's generator. What warming up draws is given
+        # back to it: a resumed run warms up at another step.
+        with CAPTURING, torch.random.fork_rng(devices=devices):
             warm_up(self._both)
             self.forward = capture(self._forward, pool)
             self.backward = capture(self._backward, pool)

@@ -19,7 +19,7 @@ from sparring.learn.canary import check_canary
 from sparring.learn.compile import WIDTH
 from sparring.learn.critic import Critic
 from sparring.learn.distributed.world import World
-from sparring.learn.graphs import TOKENS, Graphs, drops
+from sparring.learn.graphs import TOKENS, Graphs
 from sparring.learn.head_check import check_head
 from sparring.learn.losses import Totals
 from sparring.learn.objectives import (
@@ -99,9 +99,7 @@ class Learner(Passes):
         """The optimizer and the moving reference of a policy, from the weights that it has."""
         policies, config = self.policies, self.config
         self.optimizers[name] = self.make_optimizer(policies.parameters(name), config)
-        with policies.using(name) as model:
-            if not (self.supervised and drops(model)):
-                self.capture(name, self.optimizers[name])
+        self.capture(name, self.optimizers[name])
         if config.restart:
             first = {key: p.detach().clone() for key, p in policies.state(name).items()}
             self.beginnings[name] = first

@@ -168,13 +168,21 @@ def test_steps_of_any_number_of_lessons_meet_few_shapes(make_samples, captured, 
     assert max(Counter(width for _, width in shapes).values()) <= 6
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_imitation_is_captured_where_nothing_is_dropped(monkeypatch, dropout):
-    names: list[str] = []
-    monkeypatch.setattr(Learner, "capture", lambda self, name, optimizer: names.append(name))
-    config = LearnConfig(weights="lora", objective="likelihood", lora_dropout=dropout)
-    Learner(wrap_model(*load_model("nano"), config), ["main"], config)
-    assert names == ([] if dropout else ["main"])
+def test_what_a_capture_draws_changes_no_dropout_after_it(make_samples, captured):
+    """A resumed run captures at another step than the one that was not stopped."""
+    config = LearnConfig(weights="lora", objective="likelihood", lora_dropout=0.5, cuda_graphs=True)
+
+    def second_step(learner: Learner) -> torch.Tensor:
+        learner.optimizers["main"].gradients.zero_()
+        with learner._dropout(1):
+            learner._accumulate("main", make_samples(4))
+        return learner.optimizers["main"].gradients.clone()
+
+    resumed, other = learner_of(config), learner_of(config)
+    with other._dropout(0):
+        other._accumulate("main", make_samples(4))
+    torch.testing.assert_close(second_step(resumed), second_step(other), rtol=0, atol=0)
+    assert captured == ["_forward", "_backward"] * 2
 
 
 def test_a_cpu_and_large_models_have_no_graphs(monkeypatch):
@@ -200,6 +208,28 @@ def test_a_gpu_replays_what_it_captured(make_samples):
     assert found[0][0][-1] == pytest.approx(found[1][0][-1], rel=1e-3, abs=1e-5)
     for one, other in zip(found[0][1], found[1][1], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_a_gpu_drops_anew_in_every_replay_and_the_same_by_the_same_seed(make_samples):
+    config = LearnConfig(
+        weights="lora", objective="likelihood", lora_dropout=0.5, compile=False, lr=1e-2
+    )
+    model, tokenizer = load_model("nano", device="cuda", dtype="float32")
+
+    def gradient(learner: Learner, *step: object) -> torch.Tensor:
+        learner.optimizers["main"].gradients.zero_()
+        with learner._dropout(*step):
+            learner._accumulate("main", make_samples(4))
+        return learner.optimizers["main"].gradients.clone()
+
+    learner = Learner(wrap_model(model, tokenizer, config), ["main"], config)
+    learner.fit(make_samples(4), 0)  # adapters begin at 0, where half of the gradients are
+    first, second, again = (gradient(learner, step) for step in (1, 2, 1))
+    assert learner.graphs and not torch.allclose(first, second, rtol=1e-2)
+    torch.testing.assert_close(first, again)
+    learner.graphs["main"].clear()
+    torch.testing.assert_close(first, gradient(learner, 1))  # captured within the step
 
 
 def test_no_mask_is_made_while_a_graph_is_captured(monkeypatch):
