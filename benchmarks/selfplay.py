@@ -1,7 +1,8 @@
 """Self-play end to end: the recipe's own loop on tic-tac-toe, each round in a process of its own.
 Turns and tokens a second, where the time goes, how busy the GPU is, peak memory.
 
-    python benchmarks/selfplay.py [--policy smollm2] [--iterations 6] [--episodes N] [--overlap]
+    python benchmarks/selfplay.py [--policy smollm2] [--iterations 6] [--warm 1] [--episodes N]
+        [--overlap]
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Gauge(threading.Thread):
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """One run: the metrics of all iterations but the first, which warms up, and the last, which
+    """One run: the metrics of all iterations but the first ones, which warm up, and the last, which
     writes a checkpoint."""
     import torch
 
@@ -76,10 +77,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     from sparring.training.loop import train
 
     overrides = [
-        f"iterations={args.iterations + 2}",
-        f"checkpoint.every={args.iterations + 3}",
+        f"iterations={args.warm + args.iterations + 1}",
+        f"checkpoint.every={args.warm + args.iterations + 2}",
         "evaluate.games=0",
-        f"evaluate.every={args.iterations + 3}",
+        f"evaluate.every={args.warm + args.iterations + 2}",
         "guard.enabled=false",
         "tracking={tensorboard: false, wandb: never, trackio: never}",
         *([f"collect.episodes={args.episodes}"] if args.episodes else []),
@@ -96,7 +97,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
     def progress(metrics: dict[str, Any]) -> None:
         nonlocal ended
-        if not lines and gauge:
+        if len(lines) < args.warm and gauge:
             gauge.mark()
         before, ended = ended, time.perf_counter()
         wall = ended - before
@@ -110,7 +111,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     else:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {
-        "iterations": lines[1:-1],
+        "iterations": lines[args.warm : -1],
         "first_s": lines[0]["time/total_s"],
         "compile_s": compile_seconds(),
         "gpu_utilisation": statistics.fmean(seen) if seen else None,
@@ -213,7 +214,8 @@ def _short(value: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", choices=list(RECIPES), default="nano")
-    parser.add_argument("--iterations", type=int, default=6, help="after one that warms up")
+    parser.add_argument("--iterations", type=int, default=6, help="after those that warm up")
+    parser.add_argument("--warm", type=int, default=1, help="iterations before, not counted")
     parser.add_argument(
         "--episodes", type=int, help="games an iteration; the recipe's, if not said"
     )

@@ -20,7 +20,7 @@ from sparring.learn.activation_checkpointing import layers_of, with_forward
 from sparring.run.config import LearnConfig
 
 BACKEND = "inductor"
-WIDTH = 32  # rows are padded to a multiple of it, so that few shapes are met
+WIDTH = 32  # rows are padded to a multiple of it
 WORTH = 24576  # distinct tokens of a step; for fewer nothing is compiled where graphs are captured
 
 
@@ -33,6 +33,11 @@ def compiles(model: Any, config: LearnConfig) -> bool:
     if config.compile:
         layers_of(model, "learn.compile")
     return config.compile
+
+
+def aligned(tokens: int) -> int:
+    """The width of a row of so many tokens."""
+    return -(-tokens // WIDTH) * WIDTH
 
 
 def fused(model: Any) -> AbstractContextManager[None]:

@@ -77,6 +77,12 @@ class Graphs:
         return hidden_RTH
 
 
+def bucketed(tokens: int) -> int:
+    """The width of a row of so many tokens: multiples of 32 up to 128, then four an octave."""
+    step = max(32, 1 << (tokens - 1).bit_length() - 3)
+    return -(-tokens // step) * step
+
+
 def padded(rows: int, width: int) -> int:
     """As many rows as a micro-batch has tokens for, three quarters of them, a half, …: few shapes,
     and the same ones in every step."""

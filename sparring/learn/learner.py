@@ -13,13 +13,21 @@ from torch import Tensor
 
 from sparring.core.types import BASE, Lesson, Sample, derive, members
 from sparring.learn.activation_checkpointing import layers_of
-from sparring.learn.batches import Batch, by_budget, collate, optimizer_batches, pack, prefetched
+from sparring.learn.batches import (
+    Batch,
+    Width,
+    by_budget,
+    collate,
+    optimizer_batches,
+    pack,
+    prefetched,
+)
 from sparring.learn.canary import CanaryError as CanaryError
 from sparring.learn.canary import check_canary
-from sparring.learn.compile import WIDTH
+from sparring.learn.compile import aligned
 from sparring.learn.critic import Critic
 from sparring.learn.distributed.world import World
-from sparring.learn.graphs import TOKENS, Graphs
+from sparring.learn.graphs import TOKENS, Graphs, bucketed
 from sparring.learn.head_check import check_head
 from sparring.learn.losses import Totals
 from sparring.learn.objectives import (
@@ -272,13 +280,13 @@ class Learner(Passes):
         most = self.world.most(len(lessons), self.config.micro_batch)
         pad, device = self.policies.home(name).tokenizer.pad_token_id, self.policies.device
         graphs = self.graphs.get(name) if self.world.size == 1 else None
-        bucketed = (self.compiles or graphs) and device.type == "cuda"
-        multiple = WIDTH if bucketed else 1
+        compiled: Width = aligned if self.compiles and device.type == "cuda" else int
+        padded = bucketed if graphs else compiled
         if self.config.packing:
             micro_batches, width = pack(lessons, self.budget, most)
         else:
             budget = self.budget if graphs is None else min(self.budget, TOKENS)
-            micro_batches, width = by_budget(lessons, budget, most, multiple), None
+            micro_batches, width = by_budget(lessons, budget, most, padded), None
         totals = Totals(
             sequences=len(lessons),
             tokens=sum(sum(s.mask) for lesson in lessons for s in members(lesson)),
@@ -288,7 +296,7 @@ class Learner(Passes):
 
         def make(micro: list[Lesson]) -> Batch:
             samples = [sample for lesson in micro for sample in members(lesson)]
-            return collate(samples, pad, device, width, multiple)
+            return collate(samples, pad, device, width, padded)
 
         parts: list[tuple[Stats, float]] = []
         fuse = self.worth_compiling(lessons)

@@ -10,7 +10,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from sparring.learn import graphs
 from sparring.learn import learner as learner_module
-from sparring.learn.graphs import Graphs, captures, padded
+from sparring.learn.graphs import Graphs, bucketed, captures, padded
 from sparring.learn.learner import Learner
 from sparring.learn.optimizer import _flat_gradients
 from sparring.learn.packing import read_embeds
@@ -153,6 +153,12 @@ def test_rows_are_padded_to_few_sizes():
     ]
     assert len({padded(n, 96) for n in range(40, 86)}) == 3
     assert padded(3, 10_000) == 3  # more than a micro-batch is meant to hold
+
+
+def test_rows_have_few_widths():
+    widths = sorted({bucketed(n) for n in range(1, 1025)})
+    assert widths == [32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024]
+    assert all(n <= bucketed(n) < max(n + 32, 1.25 * n) for n in range(1, 5000))
 
 
 def test_steps_of_any_number_of_lessons_meet_few_shapes(make_samples, captured, monkeypatch):
