@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import compileall
 import json
+import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import lives
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "sparring"
 PIPELINES = sorted(p.parent.name for p in (PACKAGE / "pipelines").glob("*/__init__.py"))
 COMMANDS = {"adversarial": "solve", "coherent_math": "math", "populations": "tournament"}
-# One process imports the whole package, forgets it and keeps the libraries that it needs; then it
-# forks a child for each copy of the package, two at a time.
+# One process imports what its server has not imported of the package, forgets the package and keeps
+# the libraries that it needs; then it forks a child for each copy of the package, two at a time.
 FORK = """
-import importlib, os, pkgutil, sys
+import gc, importlib, os, pkgutil, sys
 SKIPPED = (
     "sparring.bridges.verl", "sparring.judge.sandbox.inside",
     "sparring.engines.local.kernels", "sparring.engines.local.narrow",
@@ -31,6 +31,7 @@ def import_all():
 import_all()
 for name in [name for name in sys.modules if name.partition(".")[0] == "sparring"]:
     del sys.modules[name]
+gc.freeze()
 children = 0
 for folder in sys.argv[1:]:
     if os.fork() == 0:
@@ -77,11 +78,13 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders = {name: tmp_path_factory.mktemp(name) for name in PIPELINES}
     compileall.compile_dir(PACKAGE, quiet=1)  # once, not in every copy
     for name, folder in folders.items():
-        shutil.copytree(PACKAGE, folder / "sparring")
+        shutil.copytree(PACKAGE, folder / "sparring", copy_function=os.symlink)
         shutil.rmtree(folder / "sparring" / "pipelines" / name)
         (folder / "check.py").write_text(CHECK)
-    words = [sys.executable, "-c", FORK, *map(str, folders.values())]
-    subprocess.run(words, check=True, cwd=PACKAGE.parent)
+    program = tmp_path_factory.mktemp("fork") / "fork.py"
+    program.write_text(FORK)
+    life = lives.sparring(*folders.values(), cwd=PACKAGE.parent, program=program)
+    assert life.code == 0, life.err
     return folders
 
 
