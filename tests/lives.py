@@ -32,6 +32,7 @@ PRELOADED = [
 ] + [
     "pytest",  # the main module of the tests, which multiprocessing imports in each life
     *("hypothesis.strategies", "rich._emoji_codes", "peft.utils.transformers_weight_conversion"),
+    *("pandas", "pyarrow.parquet", "scipy.stats", "torch.utils.tensorboard"),
     "warm",
 ]
 SMALL = (  # a run of Kuhn poker in a second or two, which begins to learn

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from sparring.pipelines.equivalence.judge import haskell_jail
 from sparring.pipelines.equivalence.judge.haskell_jail import MAIN, Haskell, Ran, probe
 
 pytestmark = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
@@ -88,3 +90,21 @@ def test_messages_name_the_module_and_no_folder_of_the_host() -> None:
 def test_unsafe_is_said_in_so_many_words() -> None:
     with pytest.raises(ValueError, match="unsafe"):
         Haskell(sandbox="none")
+
+
+def test_the_harness_is_compiled_once_for_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = []
+
+    def compile(words: list[str], cwd: Path, **_: object) -> None:
+        compiled.append(words[-1])
+        (cwd / words[-1]).with_suffix(".o").touch()
+
+    haskell_jail.own_binary()  # asks GHC for its folder, once
+    monkeypatch.setenv("SPARRING_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(haskell_jail.subprocess, "run", compile)
+    folders = [haskell_jail._compiled.__wrapped__() for _ in range(2)]
+    assert compiled == ["Harness.hs", "Syntax.hs"] and folders[0] != folders[1]
+    assert {p.name for p in folders[0].iterdir()} == {p.name for p in folders[1].iterdir()}
+    assert len(list((tmp_path / "cache").iterdir())) == 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import hashlib
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from sparring.judge.sandbox import bwrap, seccomp
 from sparring.judge.sandbox.bwrap import Probe, SandboxMissing
+from sparring.run.outputs import cache_folder
 
 HARNESS = Path(__file__).parent / "inside"  # what every module is loaded with
 
@@ -93,15 +95,31 @@ def harness() -> Path:
 
 @lru_cache(maxsize=1)
 def _compiled() -> Path:
+    """A copy of its own, which alone the jail sees, of what the cache has."""
     folder = Path(tempfile.mkdtemp(prefix="sparring-harness-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.chmod(0o755)
-    for path in HARNESS.glob("*.hs"):
+    sources, ghc = sorted(HARNESS.glob("*.hs")), own_binary()
+    date = ghc.stat().st_mtime_ns if ghc.exists() else 0
+    digest = hashlib.sha256(f"{ghc} {date}".encode())
+    for path in sources:
+        digest.update(path.read_bytes())
+    kept = cache_folder() / f"harness-{digest.hexdigest()[:16]}"
+    if kept.is_dir():
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+        return folder
+    for path in sources:
         shutil.copy2(path, folder)
     for name in ("Harness.hs", "Syntax.hs"):  # where one does not compile, GHCi reads its source
         words = [find_ghc() or "ghc", *FLAGS, "-v0", "-dynamic", "-c", name]
         with suppress(OSError):  # without GHC; `start` says so
             subprocess.run(words, cwd=folder, capture_output=True, check=False)
+    if (folder / "Harness.o").exists():
+        unfinished = Path(f"{kept}.{os.getpid()}")
+        with suppress(OSError):  # the cache cannot be written to, or another process was first
+            shutil.copytree(folder, unfinished)
+            unfinished.rename(kept)
+        shutil.rmtree(unfinished, ignore_errors=True)
     return folder
 
 

@@ -402,6 +402,7 @@ report :: String -> Int -> (([String] -> IO ()) -> IO [String]) -> IO ()
 report mark seconds action = do
   hFlush stdout
   child <- forkProcess $ do
+    hSetBuffering stdout (BlockBuffering Nothing)  -- GHCi's own writes one character at a time
     forM_ [(ResourceCPUTime, toInteger seconds), (ResourceFileSize, 0), (ResourceCoreFileSize, 0)] $
       \(what, most) -> setResourceLimit what (ResourceLimits (ResourceLimit most) (ResourceLimit most))
     _ <- scheduleAlarm (4 * seconds)
