@@ -7,7 +7,7 @@ the learner moves is what speaks next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -73,10 +73,13 @@ class Linear:
             total_NO = total_NO + product(low_NR, up_OR)
         return total_NO.to(y_NO.dtype)
 
-    def set_adapters(self, names: Sequence[str]) -> None:
-        """Copy the adapters with these names of peft's to where they are computed from."""
-        del self.adapters[len(names) :]
-        for number, name in enumerate(names):
+    def set_adapters(self, wanted: Mapping[str, Any]) -> None:
+        """Copy the adapters with these names of peft's to where they are computed from. One that is
+        wanted by nobody now keeps its position, and may be gone."""
+        del self.adapters[len(wanted) :]
+        for number, (name, by) in enumerate(wanted.items()):
+            if by is None:
+                continue
             pieces = [_adapter(module, name) for module in self.modules]
             new = (
                 torch.cat([down for down, _ in pieces]),
@@ -194,10 +197,10 @@ class Decoder:
         ]
         return all(mine.data_ptr() == theirs.data_ptr() for mine, theirs in own)
 
-    def set_adapters(self, names: Sequence[str]) -> None:
+    def set_adapters(self, wanted: Mapping[str, Any]) -> None:
         for layer in self.layers:
             for linear in layer.linears:
-                linear.set_adapters(names)
+                linear.set_adapters(wanted)
 
     def hidden(
         self,

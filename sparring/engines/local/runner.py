@@ -88,7 +88,8 @@ class Runner:
             self.cache, max_rows=max_rows, grow=self.memory.grow, capacity=self.memory.capacity,
             on_release=self.row_cache.release,
         )  # fmt: skip
-        self._adapters: dict[str, tuple[int, int]] = {}  # laid side by side, and their revisions
+        # Laid side by side, and their revisions; None: not asked for since weights moved.
+        self._adapters: dict[str, tuple[int, int] | None] = {}
         self._adapters_moved = False
         self._moves()
         self._counts = RowCounts(self.decoder, self.device, max_rows, invariant)
@@ -127,6 +128,10 @@ class Runner:
         if name is None or not self.decoder.lora:
             return -1
         if self._adapters.get(name) != revision:
+            if name not in self._adapters:  # in the position of one that nobody asked for, if any
+                free = next((key for key, last in self._adapters.items() if last is None), None)
+                own = {name if key == free else key: r for key, r in self._adapters.items()}
+                self._adapters = own
             self._adapters[name] = revision
             self._adapters_moved = True
         return list(self._adapters).index(name)
@@ -134,7 +139,9 @@ class Runner:
     def drop_cache(self) -> None:
         """Weights have moved: what was computed is of no use any more. No row may be under way."""
         self.memory.release()
-        self._adapters.clear()
+        # Who spoke since the last time is likely to speak again. With another number of adapters
+        # all steps would have to be captured and timed anew.
+        self._adapters = {name: None for name, last in self._adapters.items() if last is not None}
 
     @torch.inference_mode()
     def round(self) -> list[Row]:
@@ -230,7 +237,7 @@ class Runner:
         if self._adapters_moved:
             self._read_back()
             before = len(self.decoder.layers[0].qkv.adapters)
-            self.decoder.set_adapters(list(self._adapters))
+            self.decoder.set_adapters(self._adapters)
             self._adapters_moved = False
             if len(self._adapters) != before:
                 self._counts.forget()

@@ -113,6 +113,25 @@ def test_adapters_share_a_batch_and_keep_their_voices(make_policies):
     assert passes == [len(OPENINGS)] * 10, "after the first token, five for each turn"
 
 
+def test_adapters_keep_their_positions_when_weights_move(make_policies):
+    """With another number of adapters every step is captured and timed anew."""
+    policies = make_policies("lora", ("main", "rival"), spread=0.1)
+    engine = TransformersEngine(policies)
+    runner = runner_of(engine)
+    asyncio.run(talk(engine, 1, ("main", "rival")))
+    counts, forget = list[list[str]](), runner._counts.forget
+    runner._counts.forget = lambda: counts.append(list(runner._adapters)) or forget()
+    for names in (("main", "rival"), ("rival", "main"), ("main", "third"), ("third",), ("third",)):
+        if "third" in names and "rival" in policies.names():
+            policies.remove("rival")
+            policies.add("third", "main")
+        engine.publish()
+        for name in names:  # one after another, as the turns of a game
+            plain = asyncio.run(talk(TransformersEngine(policies, graphs=False), 1, (name,)))
+            same(asyncio.run(talk(engine, 1, (name,))), plain)
+    assert counts == [["third"]], "once, when nobody had asked for the other for a whole round"
+
+
 def test_rows_that_end_early_leave_what_they_said_to_go_on_with(make_policies):
     """They change places with those who still speak."""
     policies = make_policies("full")
