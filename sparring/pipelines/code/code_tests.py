@@ -3,7 +3,9 @@ passes."""
 
 from __future__ import annotations
 
+import ast
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -36,6 +38,9 @@ class CodeTests(CodeExecution):
     tests_shown: Count = 1  # in the prompt: a program that only knows these does not pass the rest
     # The part of the reward that only passing every test earns: what returns `True` passes some.
     whole: Annotated[float, Field(ge=0, le=1)] = 0.0
+    # Whether as many tests count as the best constant answer passes. If they do, and a test is
+    # shown, to return what it expects is learned first, and programs are forgotten for it.
+    constants: bool = True
 
     def check(self, task: Task) -> None:
         need_tests([problem_of(task)], f"task {task.id}")
@@ -56,7 +61,8 @@ class CodeTests(CodeExecution):
         verdicts = await table.judge(self.run_tests(problem, code))
         passed = fmean(not_void(verdict).passed for verdict in verdicts)
         end = next((v.kind for v in verdicts if not v.passed), "passed")
-        reward = (1 - self.whole) * passed + self.whole * (passed == 1)
+        share = passed if self.constants else beyond_constants(passed, problem.tests)
+        reward = (1 - self.whole) * share + self.whole * (passed == 1)
         return Outcome(author=reward, facts={"end": end, "code": code, "passed": passed})
 
     async def run_tests(self, problem: Problem, code: str) -> list[Verdict]:
@@ -108,3 +114,26 @@ class CodeTests(CodeExecution):
 
     def score(self, episodes: Sequence[Episode]) -> float:
         return fmean(episode.facts["passed"] for episode in episodes)
+
+
+def beyond_constants(passed: float, tests: Sequence[str]) -> float:
+    """The share of tests passed, of those that are left when the best constant answer has passed
+    its own; the plain share where it passes them all."""
+    constant = max(Counter(map(_expected, tests)).values()) / len(tests)
+    return passed if constant == 1 else max(0.0, passed - constant) / (1 - constant)
+
+
+def _expected(test: str) -> str:
+    """What a test wants to be returned; of one in no usual form, the test itself."""
+    try:
+        statement = ast.parse(test).body[-1]
+    except (SyntaxError, IndexError):
+        return test
+    match statement:
+        case ast.Assert(test=ast.Compare(ops=[ast.Eq()], comparators=[expected])):
+            return ast.unparse(expected)
+        case ast.Assert(test=ast.UnaryOp(op=ast.Not())):
+            return "False"
+        case ast.Assert(test=ast.Call()):
+            return "True"
+    return test

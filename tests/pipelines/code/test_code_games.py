@@ -16,6 +16,7 @@ from sparring.core.types import Episode, Task, Verdict
 from sparring.judge.python.judge import Execution, Judge
 from sparring.judge.python.programs import forbidden
 from sparring.judge.sandbox import probe
+from sparring.pipelines.code.code_tests import beyond_constants
 from sparring.pipelines.code.prediction import normal, predicted_text
 from sparring.run.games import load_game
 from sparring.tasks import load_tasks
@@ -126,6 +127,30 @@ def test_a_part_of_the_reward_may_be_for_passing_every_test() -> None:
     right, constant = play_all("code_tests", replies, task=ADD, timeout_s=2, whole=0.75)
     assert right.rewards["author"] == 1
     assert constant.rewards["author"] == pytest.approx(1 / 12)  # a quarter of a third
+
+
+def test_what_a_constant_passes_may_be_left_out_of_the_reward() -> None:
+    """A third of the tests is what repeating the shown answer passes, and two are half of the
+    rest."""
+    texts = ["def add(a, b): return a + b", "def add(a, b): return 3"]
+    texts.append("def add(a, b): return a + b if a else 0")
+    replies = [{"author": text} for text in texts]
+    episodes = play_all("code_tests", replies, task=ADD, timeout_s=2, constants=False)
+    assert [e.rewards["author"] for e in episodes] == pytest.approx([1, 0, 0.5])
+    assert [e.facts["passed"] for e in episodes] == pytest.approx([1, 1 / 3, 2 / 3])
+
+
+@pytest.mark.parametrize(
+    ("tests", "passed", "share"),
+    [
+        (("assert f(1)", "assert f(2) == True", "assert not f(3)"), 2 / 3, 0),
+        (("assert f(1) == [1, 2]", "assert f(2) == [1,2]", "assert f(3) == []"), 1, 1),
+        (("assert f(1) == 1", "assert f(2) == 1"), 0.5, 0.5),  # a constant is what is wanted
+        (("for x in 1, 2: f(x)", "if f(1): raise ValueError", "f("), 2 / 3, 0.5),
+    ],
+)
+def test_the_best_constant_is_found_in_the_tests(tests, passed, share) -> None:
+    assert beyond_constants(passed, tests) == pytest.approx(share)
 
 
 def test_a_scripted_author_prints_a_test_and_a_scripted_predictor_is_right() -> None:
