@@ -367,3 +367,17 @@ def test_all_boards_of_tic_tac_toe_are_read_at_once(make_policies: Any) -> None:
         for i, row in zip(tree.infosets, spoiled, strict=True)
     ]
     assert regrets(tree, spoiled) == pytest.approx(by_hand)
+
+
+def test_what_is_asked_twice_is_read_once(make_policies: Any) -> None:
+    policies = make_policies("full")
+    engine, read = TransformersEngine(policies), []
+    with policies.using("main") as model:
+        model.register_forward_pre_hook(
+            lambda _, args, given: read.append(len(given["input_ids"])), with_kwargs=True
+        )
+    infosets = kuhn_tree().infosets
+    once = engine.probabilities("main", infosets, Sampling(max_tokens=1))
+    thrice = engine.probabilities("main", [*infosets, *infosets[::-1]] * 2, Sampling(max_tokens=1))
+    assert thrice == [*once, *once[::-1]] * 2
+    assert len(read) > 1 and sum(read) == 2 * len(infosets)

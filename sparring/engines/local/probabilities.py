@@ -18,6 +18,7 @@ from sparring.engines.local.sampling import Trie, chances, mask_logits
 from sparring.models.chat import Chat
 
 TOKENS = 16384  # of prompts that are read at once
+CPU_TOKENS = 2048  # what a CPU's caches hold
 LOGITS = 2**24  # that exist at once
 
 Readings = Mapping[str, list[int]]  # what a reply of one token is read as, lower case -> the tokens
@@ -43,10 +44,13 @@ def action_probabilities(
     if sampling.max_tokens != 1:
         raise ValueError(f"replies of {sampling.max_tokens} tokens are too many to sum over")
     probabilities: list[list[float]] = [[] for _ in asked]
+    tokens = {
+        actions: _tokens(chat, actions, readings) for actions in {i.actions for i in asked}
+    }  # games have fewer sets of legal actions than positions
     for rows, logits_BV in _next_logits(model, prompts):
         for row, chances_V in zip(rows, chances(logits_BV, sampling), strict=True):
-            tokens = _tokens(chat, asked[row].actions, readings)
-            probabilities[row] = [float(chances_V[ids].sum()) for ids in tokens]
+            of_actions = tokens[asked[row].actions]
+            probabilities[row] = [float(chances_V[ids].sum()) for ids in of_actions]
     return probabilities
 
 
@@ -100,22 +104,26 @@ def _next_logits(
     model: Any, sequences: Sequence[Sequence[int]]
 ) -> Iterator[tuple[list[int], Tensor]]:
     """The logits after each sequence, in batches of like lengths: their numbers and B×V. Padded on
-    the right: a token sees only what comes before it."""
-    order = sorted(range(len(sequences)), key=lambda i: len(sequences[i]))
-    while order:
-        rows = [order[0]]
-        for i in order[1:]:
-            spread = len(sequences[i]) - len(sequences[rows[0]]) + 1
-            held = (len(rows) + 1) * spread * model.config.vocab_size
-            if (len(rows) + 1) * len(sequences[i]) > TOKENS or held > LOGITS:
+    the right: a token sees only what comes before it. Equal sequences are read once."""
+    numbers: dict[tuple[int, ...], list[int]] = {}
+    for number, sequence in enumerate(sequences):
+        numbers.setdefault(tuple(sequence), []).append(number)
+    left = sorted(numbers, key=len)
+    most = CPU_TOKENS if model.device.type == "cpu" else TOKENS
+    while left:
+        batch = left[:1]
+        for ids in left[1:]:
+            held = (len(batch) + 1) * (len(ids) - len(batch[0]) + 1) * model.config.vocab_size
+            if (len(batch) + 1) * len(ids) > most or held > LOGITS:
                 break
-            rows.append(i)
-        order = order[len(rows) :]
-        lengths = [len(sequences[i]) for i in rows]
-        longest, spread = lengths[-1], lengths[-1] - lengths[0] + 1
-        padded = [[*sequences[i], *[0] * (longest - len(sequences[i]))] for i in rows]
+            batch.append(ids)
+        left = left[len(batch) :]
+        shortest, longest = len(batch[0]), len(batch[-1])
+        padded = [[*ids, *[0] * (longest - len(ids))] for ids in batch]
         logits = model(
-            input_ids=torch.tensor(padded, device=model.device), logits_to_keep=spread
+            input_ids=torch.tensor(padded, device=model.device),
+            logits_to_keep=longest - shortest + 1,
         ).logits
-        last = torch.tensor([length - lengths[0] for length in lengths], device=model.device)
-        yield rows, logits[torch.arange(len(rows), device=model.device), last]
+        rows = [row for row, ids in enumerate(batch) for _ in numbers[ids]]
+        last = [len(batch[row]) - shortest for row in rows]
+        yield [number for ids in batch for number in numbers[ids]], logits[rows, last]
