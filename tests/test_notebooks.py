@@ -3,10 +3,13 @@ already; the others in IPython's own shell, or with SPARRING_FULL=1 each in a ke
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import time
 from pathlib import Path
 from typing import Any
 
+import lives
 import pytest
 
 nbformat = pytest.importorskip("nbformat", reason="pip install nbclient ipykernel")
@@ -16,14 +19,38 @@ NAMES = ("first-game", "own-game", "data-frames")
 FULL = os.environ.get("SPARRING_FULL") == "1"
 
 
+class ForkedKernel:
+    """In place of the Popen of a kernel: a life, which has the heavy imports behind it."""
+
+    def __init__(self, command: list[str], cwd: str, **_: Any) -> None:
+        launcher = importlib.util.find_spec(command[2])
+        assert command[1] == "-m" and launcher is not None and launcher.origin is not None
+        program = Path(launcher.origin)
+        self.begun = lives.begin(*command[3:], cwd=Path(cwd), program=program, first=os.setsid)
+        self.process, self.pid = self.begun.process, self.begun.pid
+        while os.getpgid(self.pid) != self.pid:  # whoever ends it ends its group
+            time.sleep(0.01)
+        self.terminate, self.kill = self.process.terminate, self.process.kill
+        self.stdin = self.stdout = self.stderr = None
+
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+    def wait(self) -> int:
+        return self.begun.end().code
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+
 def in_kernel(name: str, folder: Path) -> list[Any]:
     """The outputs of each code cell."""
     nbclient = pytest.importorskip("nbclient", reason="pip install nbclient")
+    from jupyter_client.provisioning import local_provisioner
+
     book = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
-    paths = os.pathsep.join([str(FOLDER.parent), os.environ.get("PYTHONPATH", "")])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", paths)
-        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setattr(local_provisioner, "launch_kernel", ForkedKernel)
         resources = {"metadata": {"path": str(folder)}}
         nbclient.NotebookClient(book, timeout=240, resources=resources).execute()
     return [cell.outputs for cell in book.cells if cell.cell_type == "code"]

@@ -13,6 +13,7 @@ from sparring.run.rundir import RunDir
 from sparring.training.finish import evenly_spaced, finish
 
 MEASURED = ("evaluate.final=6", "evaluate.ladder=2")
+SHORT = "games.tictactoe={style: terse, cap: 4}"  # each measurement asks for all positions
 
 
 def test_steps_are_spread_evenly_with_both_ends() -> None:
@@ -21,15 +22,15 @@ def test_steps_are_spread_evenly_with_both_ends() -> None:
     assert evenly_spaced(list(range(10)), 2) == [0, 9]
 
 
-def made(recipe: str, folder: Path) -> Path:
-    life = train(recipe, folder / "run", *MEASURED, "iterations=4")
+def made(recipe: str, folder: Path, *words: str) -> Path:
+    life = train(recipe, folder / "run", *MEASURED, "iterations=4", *words)
     assert life.code == 0, life.err
     return folder / "run"
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made("tictactoe", tmp_path_factory.mktemp("finish"))
+    return made("tictactoe", tmp_path_factory.mktemp("finish"), SHORT)
 
 
 @pytest.fixture(scope="module")
