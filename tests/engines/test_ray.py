@@ -96,9 +96,8 @@ def cluster() -> Iterator[Any]:
     for name in ("RAY_worker_niceness", *unasked):
         os.environ.setdefault(name, "0")
     memory = {"object_store_memory": 80 * 2**20}
-    made = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **memory}
-    )
+    processes = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **processes, **memory})
     made.workers = [made.add_node(num_cpus=2, **memory) for _ in range(2)]  # type: ignore[attr-defined]
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
     # Nodes cannot import this file: its engine travels whole.
