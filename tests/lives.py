@@ -78,6 +78,12 @@ class Begun:
             time.sleep(0.02)
         raise AssertionError(self.end(0))
 
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+    def wait(self, seconds: float = 240) -> int:
+        return self.end(seconds).code
+
     def end(self, seconds: float = 240) -> Life:
         self.process.join(seconds)
         if self.process.exitcode is None:

@@ -8,16 +8,22 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fcntl import ioctl
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
+
+import lives
 
 
 class Terminal:
-    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+    def __init__(self, process: Any, fd: int) -> None:
         self.process, self.fd = process, fd
         self.text = ""
 
@@ -57,26 +63,44 @@ def _take_the_terminal() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _live_on(terminal: Connection, variables: dict[str, str]) -> None:
+    """The `first` of a life whose streams are a terminal."""
+    os.environ.update(variables)
+    os.setsid()
+    for number in range(3):
+        os.dup2(terminal.fileno(), number)
+    terminal.close()
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    _take_the_terminal()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as Python begins
+
+
 @contextmanager
 def on_terminal(words: Sequence[str], cwd: Path, columns: int = 80) -> Iterator[Terminal]:
+    """A command of its own; `sparring …` is a life, which has nothing to import."""
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
-    process = subprocess.Popen(
-        words,
-        cwd=cwd,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment,
-        start_new_session=True,
-        preexec_fn=_take_the_terminal,
-    )
+    variables = {"TERM": "xterm", "COLUMNS": str(columns)}
+    if words[0] == "sparring":
+        with Connection(os.dup(theirs)) as terminal:
+            first = partial(_live_on, terminal, variables)
+            process: Any = lives.begin(*words[1:], cwd=cwd, first=first)
+    else:
+        process = subprocess.Popen(
+            words,
+            cwd=cwd,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, **variables},
+            start_new_session=True,
+            preexec_fn=_take_the_terminal,
+        )
     os.close(theirs)
     try:
         yield Terminal(process, ours)
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            os.kill(process.pid, signal.SIGKILL)
             process.wait()
         os.close(ours)

@@ -27,17 +27,12 @@ class ForkedKernel:
         assert command[1] == "-m" and launcher is not None and launcher.origin is not None
         program = Path(launcher.origin)
         self.begun = lives.begin(*command[3:], cwd=Path(cwd), program=program, first=os.setsid)
-        self.process, self.pid = self.begun.process, self.begun.pid
+        self.pid, self.poll, self.wait = self.begun.pid, self.begun.poll, self.begun.wait
         while os.getpgid(self.pid) != self.pid:  # whoever ends it ends its group
             time.sleep(0.01)
-        self.terminate, self.kill = self.process.terminate, self.process.kill
+        process = self.begun.process
+        self.terminate, self.kill = process.terminate, process.kill
         self.stdin = self.stdout = self.stderr = None
-
-    def poll(self) -> int | None:
-        return self.process.exitcode
-
-    def wait(self) -> int:
-        return self.begun.end().code
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)

@@ -1,7 +1,6 @@
 """A person sees what there is to see, and says what is to be said."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +90,7 @@ def test_it_ends_with_a_sentence(rewards: Any, facts: Any, sentence: str) -> Non
 
 def test_a_match_on_a_terminal(tmp_path: Path) -> None:
     """A typo is asked again, a hidden card stays hidden, and Ctrl-C needs no Enter."""
-    words = [sys.executable, "-m", "sparring", "play", "tictactoe", "--policy", "nano"]
+    words = ["sparring", "play", "tictactoe", "--policy", "nano"]
     with on_terminal(words, tmp_path) as terminal:
         terminal.wait_for("[0, 1, 2, 3, 4, 5, 6, 7, 8]")  # a match begins with an empty board
         terminal.type("42\n")

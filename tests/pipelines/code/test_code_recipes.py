@@ -73,8 +73,8 @@ def test_nano_learns_to_write_programs_that_run(tmp_path: Path) -> None:
     run = train(
         smoke(
             "grpo-code-execution",
-            *("iterations=25", "collect.episodes=64", "learn.weights=full", "learn.lr=3e-3"),
-            *("mbpp.enabled=false", "checkpoint.every=25", "guard.enabled=false"),
+            *("iterations=20", "collect.episodes=32", "learn.weights=full", "learn.lr=5e-3"),
+            *("mbpp.enabled=false", "checkpoint.every=20", "guard.enabled=false"),
         ),
         tmp_path / "run",
     )
