@@ -1,12 +1,14 @@
 """LoRA layers whose base and adapter products are one autograd function. peft's own widens each
 layer's input to the adapter's float32 and keeps that copy for the backward pass; here the input is
-kept once, as it is, also for q, k and v or gate and up, whose adapters are one product.
+kept once, as it is, also for q, k and v or gate and up, whose adapters are one product. Under
+dropout each layer has a mask and a product of its own, and the mask is kept beside the input.
 
 Shapes: N positions, I inputs, O outputs, R ranks of all layers of a group together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +22,7 @@ GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))  # layers wi
 
 
 class AdaptedLinear(Linear):
-    """peft's layer, with its products fused where no dropout is at work."""
+    """peft's layer, with its products fused where one adapter is at work."""
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
@@ -45,14 +47,10 @@ class AdaptedLinear(Linear):
         return own
 
     def is_plain(self) -> bool:
-        """Whether the output is base(x) + scaling · up(down(x)) of one adapter."""
+        """Whether the output is base(x) + scaling · up(down(dropout(x))) of one adapter."""
         if self.disable_adapters or self.merged or len(self.active_adapters) != 1:
             return False
-        name = self.active_adapters[0]
-        dropout = self.lora_dropout[name]
-        return name not in self.lora_variant and not (
-            self.training and isinstance(dropout, nn.Dropout) and dropout.p > 0
-        )
+        return self.active_adapters[0] not in self.lora_variant
 
 
 def group_layers(model: Any) -> None:
@@ -69,7 +67,7 @@ def group_layers(model: Any) -> None:
 class _Spec(NamedTuple):
     """What is constant of a layer."""
 
-    scaling: float
+    scaling: float  # with that of dropout, whose input is masked and not scaled
     rank: int
     bits: Bits | None  # of a quantized base
     shape: tuple[int, int]
@@ -77,6 +75,9 @@ class _Spec(NamedTuple):
 
 def _apply(x: Tensor, layers: tuple[AdaptedLinear, ...]) -> tuple[Tensor, ...]:
     specs, tensors = [], []
+    # One rate for all: it belongs to the adapter.
+    dropout: Any = layers[0].lora_dropout[layers[0].active_adapters[0]]
+    rate = dropout.p if isinstance(dropout, nn.Dropout) and dropout.training else 0.0
     for layer in layers:
         base: Any = layer.get_base_layer()
         name = layer.active_adapters[0]
@@ -88,9 +89,9 @@ def _apply(x: Tensor, layers: tuple[AdaptedLinear, ...]) -> tuple[Tensor, ...]:
             else (base.weight, None, None)
         )
         shape = (base.out_features, base.in_features)
-        specs.append(_Spec(layer.scaling[name], len(down), bits, shape))
+        specs.append(_Spec(layer.scaling[name] / (1 - rate), len(down), bits, shape))
         tensors += [weight, scale, base.bias, down, up]
-    outputs: tuple[Tensor, ...] = _Products.apply(x, tuple(specs), *tensors)
+    outputs: tuple[Tensor, ...] = _Products.apply(x, rate, tuple(specs), *tensors)
     return outputs
 
 
@@ -99,45 +100,80 @@ class _Products(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, specs: tuple[_Spec, ...], *tensors: Tensor | None
+        ctx: Any, x: Tensor, dropout: float, specs: tuple[_Spec, ...], *tensors: Tensor | None
     ) -> tuple[Tensor, ...]:
         x_NI = x.reshape(-1, x.shape[-1])
         layers = _by_layer(tensors)
-        down_RI = torch.cat([down for *_, down, _ in layers]).to(x.dtype)
-        low_NR = x_NI @ down_RI.T
+        masks = [_draw_mask(x_NI, dropout) for _ in layers] if dropout else []
+        low_NR = _project(x_NI, _downs(layers, x.dtype), masks)
         outputs = []
         for spec, layer, own_Nr in zip(specs, layers, _split(low_NR, specs), strict=True):
             weight, scale, bias, _, up_Or = layer
             y_NO = F.linear(x_NI, _dense(weight, scale, spec, x.dtype), bias)
             _add_product(y_NO, own_Nr, (up_Or * spec.scaling).to(x.dtype).T)
             outputs.append(y_NO.view(*x.shape[:-1], -1))
-        ctx.save_for_backward(x_NI, low_NR, *tensors)
+        ctx.save_for_backward(x_NI, low_NR, *tensors, *masks)
         ctx.specs, ctx.shape = specs, x.shape
         return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
-        x_NI, low_NR, *tensors = ctx.saved_tensors
-        layers = _by_layer(tensors)
+        x_NI, low_NR, *kept = ctx.saved_tensors
+        layers, masks = _by_layer(kept[: 5 * len(ctx.specs)]), kept[5 * len(ctx.specs) :]
         given = [gradient.reshape(len(x_NI), -1) for gradient in gradients]
-        ups = [
-            (up * s.scaling).to(x_NI.dtype) for (*_, up), s in zip(layers, ctx.specs, strict=True)
+        pulled = [
+            g_NO @ (layer[4] * spec.scaling).to(x_NI.dtype)
+            for g_NO, layer, spec in zip(given, layers, ctx.specs, strict=True)
         ]
-        pulled_NR = torch.cat([g_NO @ up_Or for g_NO, up_Or in zip(given, ups, strict=True)], 1)
         x_grad = None
         if ctx.needs_input_grad[0]:
-            grad_NI = pulled_NR @ torch.cat([down for *_, down, _ in layers]).to(x_NI.dtype)
+            grad_NI = _project_back(pulled, _downs(layers, x_NI.dtype), masks)
             for spec, (weight, scale, *_), g_NO in zip(ctx.specs, layers, given, strict=True):
                 _add_product(grad_NI, g_NO, _dense(weight, scale, spec, x_NI.dtype))
             x_grad = grad_NI.view(ctx.shape)
-        down_grads = (pulled_NR.T @ x_NI).split([spec.rank for spec in ctx.specs])
+        down_grads = _down_gradients(x_NI, pulled, masks)
         wanted: list[Tensor | None] = []
         for spec, layer, g_NO, own_Nr, down_grad in zip(
             ctx.specs, layers, given, _split(low_NR, ctx.specs), down_grads, strict=True
         ):
             up_grad = (g_NO.T @ own_Nr).to(layer[4].dtype) * spec.scaling
             wanted += [None, None, None, down_grad.to(layer[3].dtype), up_grad]
-        return x_grad, None, *wanted
+        return x_grad, None, None, *wanted
+
+
+def _draw_mask(x_NI: Tensor, dropout: float) -> Tensor:
+    """True where an input is kept; drawn from the device's generator, as `nn.Dropout` does."""
+    return torch.empty_like(x_NI, dtype=torch.bool).bernoulli_(1 - dropout)
+
+
+def _project(x_NI: Tensor, downs: list[Tensor], masks: list[Tensor]) -> Tensor:
+    """The input in the ranks of all layers: one product, unless each has a mask of its own."""
+    if not masks:
+        return x_NI @ torch.cat(downs).T
+    pairs = zip(downs, masks, strict=True)
+    return torch.cat([torch.where(mask, x_NI, 0.0) @ down.T for down, mask in pairs], 1)
+
+
+def _project_back(pulled: list[Tensor], downs: list[Tensor], masks: list[Tensor]) -> Tensor:
+    """The gradient of the input of `_project`, from those of the ranks of each layer."""
+    if not masks:
+        return torch.cat(pulled, 1) @ torch.cat(downs)
+    first_NI, *others = (
+        torch.where(mask, pulled_Nr @ down, 0.0)
+        for pulled_Nr, down, mask in zip(pulled, downs, masks, strict=True)
+    )
+    for other_NI in others:
+        first_NI += other_NI
+    return first_NI
+
+
+def _down_gradients(x_NI: Tensor, pulled: list[Tensor], masks: list[Tensor]) -> Sequence[Tensor]:
+    """The gradients of `downs` of `_project`, from those of the ranks of each layer."""
+    if not masks:
+        ranks = [pulled_Nr.shape[1] for pulled_Nr in pulled]
+        return (torch.cat(pulled, 1).T @ x_NI).split(ranks)
+    pairs = zip(pulled, masks, strict=True)
+    return [pulled_Nr.T @ torch.where(mask, x_NI, 0.0) for pulled_Nr, mask in pairs]
 
 
 @torch.library.custom_op("sparring::add_product", mutates_args={"total"})
@@ -162,6 +198,10 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
 def _by_layer(tensors: Any) -> list[Any]:
     """weight, scale, bias, down, up of each."""
     return [tensors[i : i + 5] for i in range(0, len(tensors), 5)]
+
+
+def _downs(layers: list[Any], dtype: torch.dtype) -> list[Tensor]:
+    return [down.to(dtype) for *_, down, _ in layers]
 
 
 def _split(low_NR: Tensor, specs: tuple[_Spec, ...]) -> tuple[Tensor, ...]:

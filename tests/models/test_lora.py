@@ -47,16 +47,17 @@ def make(kind: str = "llama", **options: object) -> LoraPolicies:
     for name in ("main", "other"):
         policies.add(name)
         for weight in policies.parameters(name).values():
-            nn.init.normal_(weight, std=0.2)
+            nn.init.normal_(weight, std=0.1)
     return policies
 
 
 def gradients(policies: LoraPolicies, *, again: bool = False) -> dict[str, torch.Tensor]:
-    """Logits, loss and gradients of one pass."""
+    """Logits and gradients of one pass, with the dropout of one seed."""
     parameters = policies.parameters("main")
     for weight in parameters.values():
         weight.grad = None
-    with policies.using("main") as model:
+    torch.manual_seed(1)
+    with policies.fitting("main") as model:
         if again:
             with recomputing(model):
                 logits = model(IDS).logits
@@ -74,13 +75,18 @@ def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) ->
         torch.testing.assert_close(value, other[key], rtol=1e-3, atol=1e-4 * largest, msg=key)
 
 
+DROPOUT = pytest.mark.parametrize("dropout", [0.0, 0.3])
+
+
+@DROPOUT
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
-def test_values_and_gradients_are_those_of_peft(monkeypatch, kind):
-    policies = make(kind)
+def test_values_and_gradients_are_those_of_peft(monkeypatch, kind, dropout):
+    """Under dropout too: from one seed both draw the same masks, on a CPU."""
+    policies = make(kind, lora_dropout=dropout)
     calls = []
     apply = lora._Products.apply
     monkeypatch.setattr(
-        lora._Products, "apply", lambda x, s, *t: calls.append(s) or apply(x, s, *t)
+        lora._Products, "apply", lambda x, p, s, *t: calls.append(s) or apply(x, p, s, *t)
     )
     fused = gradients(policies)
     # q, k and v; o; gate and up; down: four functions a layer.
@@ -93,8 +99,9 @@ def test_values_and_gradients_are_those_of_peft(monkeypatch, kind):
     assert not calls
 
 
-def test_a_compiled_layer_adds_in_place_and_computes_the_same():
-    policies = make()
+@DROPOUT
+def test_a_compiled_layer_adds_in_place_and_computes_the_same(dropout):
+    policies = make(lora_dropout=dropout)
     plain = gradients(policies)
     graphs = list[torch.fx.GraphModule]()
 
@@ -114,8 +121,9 @@ def test_a_compiled_layer_adds_in_place_and_computes_the_same():
     assert not any("addmm" in call for call in calls), "which copies what it adds to"
 
 
-def test_an_input_is_kept_once_and_not_in_the_dtype_of_the_adapter(monkeypatch):
-    policies = make()
+@DROPOUT
+def test_an_input_is_kept_once_and_not_in_the_dtype_of_the_adapter(monkeypatch, dropout):
+    policies = make(lora_dropout=dropout)
     for weight in policies.parameters("main").values():
         weight.data = weight.data.double()  # wider than the base, as float32 is beside bfloat16
 
@@ -131,20 +139,24 @@ def test_an_input_is_kept_once_and_not_in_the_dtype_of_the_adapter(monkeypatch):
             return tensor
 
         hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor)
-        with hooks, policies.using("main") as model:
-            model(IDS).logits.sum()
+        with hooks, policies.fitting("main") as model:
+            embeds = model.get_input_embeddings()(IDS).requires_grad_()  # as if captured
+            model(inputs_embeds=embeds).logits.sum()
         return sum(storage.nbytes() for storage in seen.values())
 
     few, fused = kept(), gradients(policies)
     monkeypatch.setattr(AdaptedLinear, "forward", Linear.forward)
     # Of two layers, by position: peft widens the inputs of q, k, v, o, gate and up, and of down;
-    # here those of q, of o, of gate and of down are kept.
+    # here those of q, of o, of gate and of down are kept. Under dropout peft keeps the noise and
+    # what it left of the input, both wide; here a mask for each layer, a byte by number.
     wide, narrow = 8 * (6 * 64 + 96), 4 * (3 * 64 + 96)
+    if dropout:
+        wide, narrow = 2 * wide, narrow + 6 * 64 + 96
     assert few + 2 * IDS.numel() * (wide - narrow) <= kept()
     assert_same(fused, gradients(policies))
 
 
-def test_dropout_other_adapters_and_the_base_are_left_to_peft():
+def test_dropout_is_at_work_in_fitting_only_and_each_adapter_is_its_own():
     policies = make(lora_dropout=0.5)
     with torch.no_grad():
         with policies.using("main") as model:
@@ -159,6 +171,28 @@ def test_dropout_other_adapters_and_the_base_are_left_to_peft():
     with torch.no_grad(), plain.using("main") as model:
         torch.testing.assert_close(model(IDS).logits, main)
     assert len({float(x.sum()) for x in (main, other, base, *dropped)}) == 5
+
+
+def test_each_layer_drops_its_inputs_apart_with_the_moments_of_inverted_dropout():
+    policies, rate, rows = make(lora_dropout=0.3), 0.3, 4000
+    torch.manual_seed(0)
+    with torch.no_grad(), policies.fitting("main") as model:
+        attention = model.get_decoder().layers[0].self_attn
+        x_I = torch.randn(64)
+        x_NI = x_I.expand(rows, -1)
+        q_NO, k_NO = attention.q_proj(x_NI), attention.k_proj(x_NI)
+        model.eval()
+        # An output is a sum over inputs, each there with its own chance: the mean is the output
+        # without dropout, and each input adds rate / (1 - rate) times its square to the variance.
+        for y_NO, layer in ((q_NO, attention.q_proj), (k_NO, attention.k_proj)):
+            name = layer.active_adapters[0]
+            delta_OI = layer.scaling[name] * layer.lora_B[name].weight @ layer.lora_A[name].weight
+            variance_O = rate / (1 - rate) * (delta_OI * x_I).square().sum(1)
+            error_O = (y_NO.mean(0) - Linear.forward(layer, x_I)) / (variance_O / rows).sqrt()
+            assert float(error_O.abs().max()) < 4.5
+            torch.testing.assert_close(y_NO.var(0), variance_O, rtol=0.15, atol=0)
+        together = torch.corrcoef(torch.cat([q_NO, k_NO], 1).T)[: q_NO.shape[1], q_NO.shape[1] :]
+        assert float(together.abs().max()) < 5 / rows**0.5
 
 
 def test_layers_that_are_given_different_inputs_are_computed_apart():
@@ -183,10 +217,11 @@ def plain_twin(policies: LoraPolicies) -> None:
 BITS = ["8bit", "4bit"]
 
 
+@DROPOUT
 @pytest.mark.parametrize("bits", BITS)
-def test_a_quantized_base_gives_the_gradients_of_what_it_stands_for(monkeypatch, bits):
+def test_a_quantized_base_gives_the_gradients_of_what_it_stands_for(monkeypatch, bits, dropout):
     need(bits)
-    policies = make("qwen2", quantize=bits)
+    policies = make("qwen2", quantize=bits, lora_dropout=dropout)
     layers = [m for m in policies._base.modules() if isinstance(m, QuantizedLinear)]
     assert len(layers) == 2 * 7
     whole = make("qwen2")
