@@ -20,6 +20,7 @@ from sparring.engines.local.families import FAMILIES, Family, Rope, unsupported_
 from sparring.models.logits import LogitShape, logit_shape
 from sparring.models.quantized import is_quantized
 
+_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 ADAPTER_ROWS = 512  # of every product of adapters on a GPU; fewer are padded
 
 Cache = tuple[Tensor, Tensor]  # keys and values of one layer, each heads × blocks × BLOCK × width
@@ -61,16 +62,16 @@ class Linear:
 
     def __call__(self, x_NI: Tensor, adapter_N: Tensor | None) -> Tensor:
         narrow = self.narrow.get(len(x_NI))
-        y_NO = narrow(x_NI, self.weight) if narrow else F.linear(x_NI, self.weight, self.bias)
+        y_NO = narrow(x_NI, self.weight) if narrow else product(x_NI, self.weight, self.bias)
         if not self.adapters or adapter_N is None:
             return y_NO
         x_NI, total_NO = x_NI.to(self.adapters[0][0].dtype), y_NO
-        product = fixed_rows if x_NI.is_cuda else F.linear
+        low_rank = fixed_rows if x_NI.is_cuda else F.linear
         # One after another, though together were fewer products: their shapes do not depend on how
         # many there are, and what another adapter adds is zero exactly, so it moves no bit.
         for number, (down_RI, up_OR) in enumerate(self.adapters):
-            low_NR = product(x_NI, down_RI) * (adapter_N == number)[:, None]
-            total_NO = total_NO + product(low_NR, up_OR)
+            low_NR = low_rank(x_NI, down_RI) * (adapter_N == number)[:, None]
+            total_NO = total_NO + low_rank(low_NR, up_OR)
         return total_NO.to(y_NO.dtype)
 
     def set_adapters(self, wanted: Mapping[str, Any]) -> None:
@@ -89,6 +90,15 @@ class Linear:
                 self.adapters.append(new)
             for kept, fresh in zip(self.adapters[number], new, strict=True):
                 kept.copy_(fresh)
+
+
+def product(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+    """x · weight + bias. On a CPU by oneDNN: for few rows it is up to half as fast again as what
+    torch takes for float32, and two threads share its work, where they hardly share the other's."""
+    if x_NI.device.type != "cpu" or x_NI.dtype != torch.float32 or not _ONEDNN:
+        return F.linear(x_NI, weight_OI, bias_O)
+    y_NO: Tensor = torch.ops.mkldnn._linear_pointwise(x_NI, weight_OI, bias_O, "none", [], "")
+    return y_NO
 
 
 def fixed_rows(x_NI: Tensor, weight_OI: Tensor, rows: int = ADAPTER_ROWS) -> Tensor:
