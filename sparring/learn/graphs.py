@@ -79,7 +79,7 @@ class Graphs:
 
 def bucketed(tokens: int) -> int:
     """The width of a row of so many tokens: multiples of 32 up to 128, then four an octave."""
-    step = max(32, 1 << (tokens - 1).bit_length() - 3)
+    step = max(32, (1 << (tokens - 1).bit_length()) // 8)
     return -(-tokens // step) * step
 
 
