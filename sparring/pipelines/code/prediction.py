@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -127,8 +128,12 @@ class CodePrediction(Game):
         return text if self.style == "terse" else f"```\n{text}\n```"
 
     def scripted(self, view: View, seed: int) -> str:
-        """An author who prints what a test of the problem asks for, a predictor who is right."""
-        return view.actions[0]
+        """An author who prints what a test of the problem asks for, or if terse a sum, a difference
+        or a product; a predictor who is right."""
+        if self.style != "terse" or view.actions[0]:
+            return view.actions[0]
+        rng = random.Random(seed)
+        return f"{rng.randrange(10)}{rng.choice('+-*')}{rng.randrange(10)}"
 
     def author_prompt(self, problem: Problem) -> str:
         if self.style == "terse":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -167,6 +168,22 @@ def test_a_scripted_author_prints_a_test_and_a_scripted_predictor_is_right() -> 
     assert shown.facts["code"].endswith("return a + b\nprint(add(1, 2))\n")
     assert shown.turns[1].text == "```\n3\n```" and shown.rewards["predictor"] == 1
     assert nothing.turns[0].text == ""  # which is not imitated
+
+
+def test_a_terse_scripted_author_prints_a_result_of_two_digits() -> None:
+    game = load_game("code_prediction", style="terse")
+
+    async def go() -> list[Episode]:
+        async with opened([game]):
+            seating = dict.fromkeys(game.seats, "scripted")
+            jobs = [Job(str(i), "code_prediction", game, ADD, i, seating) for i in range(5)]
+            return await collect(jobs, programs(game).act)
+
+    episodes = asyncio.run(go())
+    assert len({episode.facts["code"] for episode in episodes}) == 5
+    for episode in episodes:
+        assert re.fullmatch(r"print\(\d[-+*]\d\)", episode.facts["code"])
+        assert episode.rewards == {"author": -1, "predictor": 1}
 
 
 @pytest.mark.parametrize(("style", "reply"), [("short", "```python\ndef"), ("terse", "a + b")])
