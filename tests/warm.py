@@ -1,16 +1,25 @@
 """Imported by the server of `lives.py` before it forks anything: what every life would do again."""
 
+import ast
 import functools
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import typer.main
 
 from sparring.cli.app import app
+from sparring.pipelines.equivalence.judge.inputs import ToolMissing, inputs_for
+from sparring.pipelines.equivalence.judge.signature import signature_of
 
 # Typer builds all commands anew for each call: 33 ms of processor time.
 typer.main.get_command = functools.cache(typer.main.get_command)
 typer.main.get_command(app)
+
+# The first inputs that Hypothesis draws in a process take a third of a second.
+with suppress(ToolMissing):
+    _program = ast.parse("def f(n: int, s: str) -> int: ...")
+    inputs_for(signature_of(_program, "f"), [_program], 10, 0)
 
 # This folder was named there so that the server finds this module; a life has no use for it.
 _here = str(Path(__file__).parent)

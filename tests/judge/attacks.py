@@ -893,9 +893,11 @@ def time_of_the_tests() -> None:
     sums = "for n in (3, 4):\n    assert sum(secret(n)) == 9137"
     late = "def secret(n): return {}"
     kinds = ("time-out", "memory", "exception")
-    attack("resources", "a range to add up", late.format("range(10 ** 12)"), sums, kinds=kinds)
-    power = ["assert secret(3) ** secret(4) == 9137"]
-    attack("resources", "a power to work out", late.format("7 ** 30_000"), power, kinds=kinds)
+    for name, value, tests in (
+        ("a range to add up", "range(10 ** 12)", sums),
+        ("a power to work out", "7 ** 30_000", ["assert secret(3) ** secret(4) == 9137"]),
+    ):
+        attack("resources", name, late.format(value), tests, kinds=kinds, timeout_s=0.5)
     product = ["assert secret(3) * secret(4) % 10 == 5"]
     attack("resources", "a product of vast numbers", late.format("3 ** 40_000"), product)
     length = ["assert 'a' * secret(3) == 'b'"]
