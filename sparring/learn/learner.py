@@ -13,21 +13,12 @@ from torch import Tensor
 
 from sparring.core.types import BASE, Lesson, Sample, derive, members
 from sparring.learn.activation_checkpointing import layers_of
-from sparring.learn.batches import (
-    Batch,
-    Width,
-    by_budget,
-    collate,
-    optimizer_batches,
-    pack,
-    prefetched,
-)
+from sparring.learn.batches import Batch, by_budget, collate, optimizer_batches, pack, prefetched
 from sparring.learn.canary import CanaryError as CanaryError
 from sparring.learn.canary import check_canary
-from sparring.learn.compile import aligned
 from sparring.learn.critic import Critic
 from sparring.learn.distributed.world import World
-from sparring.learn.graphs import TOKENS, Graphs, bucketed
+from sparring.learn.graphs import TOKENS, Graphs
 from sparring.learn.head_check import check_head
 from sparring.learn.losses import Totals
 from sparring.learn.objectives import (
@@ -280,8 +271,7 @@ class Learner(Passes):
         most = self.world.most(len(lessons), self.config.micro_batch)
         pad, device = self.policies.home(name).tokenizer.pad_token_id, self.policies.device
         graphs = self.graphs.get(name) if self.world.size == 1 else None
-        compiled: Width = aligned if self.compiles and device.type == "cuda" else int
-        padded = bucketed if graphs else compiled
+        padded = self.row_width(graphs, device)
         if self.config.packing:
             micro_batches, width = pack(lessons, self.budget, most)
         else:

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from sparring.core.types import Lesson
 from sparring.learn.activation_checkpointing import recomputing
-from sparring.learn.batches import Batch, distinct_tokens
-from sparring.learn.compile import WORTH, compiles, fused
-from sparring.learn.graphs import Graphs, captures
+from sparring.learn.batches import Batch, Width, distinct_tokens
+from sparring.learn.compile import WORTH, aligned, compiles, fused
+from sparring.learn.graphs import Graphs, bucketed, captures
 from sparring.learn.head import chunked_logprobs
 from sparring.learn.masked_head import masked_logprobs
 from sparring.learn.optimizer import Optimizer
@@ -69,6 +69,12 @@ class Passes:
         in one place."""
         if self.captures and optimizer.gradients is not None:
             self.graphs[name] = Graphs(list(optimizer.parameters.values()))
+
+    def row_width(self, graphs: Graphs | None, device: torch.device) -> Width:
+        """How wide rows are padded: to few widths where captured, to aligned where compiled."""
+        if graphs:
+            return bucketed
+        return aligned if self.compiles and device.type == "cuda" else int
 
     def worth_compiling(self, lessons: Sequence[Lesson]) -> bool:
         """Whether a step over these lessons is compiled: as asked; by default only where they are
