@@ -19,6 +19,12 @@ from sparring.run import console_log
 from sparring.run.rundir import read_lines
 
 
+@pytest.fixture(autouse=True)
+def nothing_printed_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of other tests in this process have left lines for the next run."""
+    monkeypatch.setattr(console_log, "_early", [])
+
+
 def at_iteration(count: int, error: str) -> None:
     from sparring.training import loop as loop
 
