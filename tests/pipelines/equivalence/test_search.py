@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,14 @@ import pytest
 
 from sparring.core.types import Verdict
 from sparring.judge.sandbox import probe
-from sparring.pipelines.equivalence.judge import form_inside, outcomes_inside
+from sparring.pipelines.equivalence.judge import form_inside, inputs, outcomes_inside
 from sparring.pipelines.equivalence.judge.inputs import inputs_for
 from sparring.pipelines.equivalence.judge.instrument import instrumented
 from sparring.pipelines.equivalence.judge.purity import impure, parse
 from sparring.pipelines.equivalence.judge.python import PythonChecker, accept_pair
 from sparring.pipelines.equivalence.judge.roots_inside import roots
 from sparring.pipelines.equivalence.judge.search import equations_of, search
-from sparring.pipelines.equivalence.judge.signature import signature_of
+from sparring.pipelines.equivalence.judge.signature import Signature, Type, signature_of
 from sparring.tasks import load_tasks
 
 jail = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
@@ -266,3 +267,20 @@ def test_no_program_may_name_the_counter(name: str) -> None:
     for body in (f"return {name}(0)", f"{name} = 3\n    return n"):
         tree = parse(f(body))
         assert isinstance(tree, ast.Module) and name in impure(tree)
+
+
+def test_what_is_drawn_does_not_hang_on_what_else_is_imported(tmp_path, monkeypatch) -> None:
+    """Hypothesis mixes the constants of modules that are not installed packages into its draws."""
+    signature = Signature((Type("int"), Type("str")), Type("int"), ())
+
+    def drawn() -> tuple[str, ...]:
+        inputs._drawn_texts.cache_clear()
+        return inputs._drawn_texts(signature, 300, 5)
+
+    before = drawn()
+    (tmp_path / "own_numbers.py").write_text(f"NUMBERS = {[900_000 + 7 * i for i in range(200)]}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("own_numbers")
+    assert len(before) == 300 and drawn() == before
+    monkeypatch.setattr(inputs, "_by_seed_alone", nullcontext)
+    assert drawn() != before, "this version of Hypothesis draws no such constants: less to do"

@@ -7,9 +7,11 @@ import ast
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import util
+from threading import Lock
 from typing import Any
 
 from sparring.core.errors import ConfigError
@@ -22,6 +24,7 @@ INSTALL = "pip install 'sparring[equivalence]'"
 _MOST_EDGES = 150
 _LONGEST = 1000  # characters of an input; others cost time and show nothing more
 _SIZES = (2, 250)  # constants in these bounds may be meant as a length
+_DRAWING = Lock()  # held while Hypothesis draws for us: meanwhile it does so for all threads
 
 
 class ToolMissing(ConfigError):
@@ -266,8 +269,29 @@ def _drawn_texts(signature: Signature, count: int, seed: int) -> tuple[Any, ...]
     def collect(values: tuple[Any, ...]) -> None:
         texts.append(repr(list(values)))
 
-    collect()
+    with _by_seed_alone():
+        collect()
     return tuple(texts)
+
+
+@contextmanager
+def _by_seed_alone() -> Iterator[None]:
+    """Hypothesis also draws constants of modules that are imported by then and are not installed
+    packages: a resumed run has imported others, and an attack would be another one."""
+    from hypothesis.internal.conjecture import providers
+
+    names = ("_get_local_constants", "CONSTANTS_CACHE")
+    kept = {name: getattr(providers, name) for name in names if hasattr(providers, name)}
+    if len(kept) < len(names):  # an older version, which draws none
+        yield
+        return
+    none, nothing_cached = type(providers._local_constants)(), type(kept["CONSTANTS_CACHE"])(1024)
+    with _DRAWING:
+        vars(providers).update(_get_local_constants=lambda: none, CONSTANTS_CACHE=nothing_cached)
+        try:
+            yield
+        finally:
+            vars(providers).update(kept)
 
 
 def _drawn(signature: Signature, count: int, seed: int) -> list[list[Any]]:
