@@ -15,7 +15,7 @@ import torch
 from sparring.engines.local.decoder import Decoder
 from sparring.engines.local.paged_cache import BLOCK, SCRATCH
 from sparring.engines.local.pages import Pages, upload
-from sparring.engines.local.rows import Row, draw_again
+from sparring.engines.local.rows import Row
 
 _COLUMNS = ("token", "position", "seed", "drawn", "left", "adapter")
 
@@ -61,26 +61,13 @@ class DecodeState:
         self.temperature_B[:n] = upload(temperatures, device, np.float32)
         self.step_B.zero_()
 
-    def pages(self, part: slice, longest: int) -> Pages:
-        """One position of each of these rows."""
-        position_B = self.columns["position"][part]
-        index_B, one_B = (column_B[: len(position_B)] for column_B in (self.index_B, self.one_B))
+    def pages(self, size: int, longest: int) -> Pages:
+        """One position of each of `size` rows."""
+        index_B = self.index_B[:size]
         return Pages(
-            position_B, index_B, self.table_BW[part], index_B, index_B, one_B, 1, longest,
+            self.columns["position"][:size], index_B, self.table_BW[:size], index_B, index_B,
+            self.one_B[:size], 1, longest,
         )  # fmt: skip
-
-    def draw_again(
-        self, rows: Sequence[Row], first: int, step: int, logits_BV: torch.Tensor
-    ) -> None:
-        """Those of the rows from `first` on that draw from less than the whole softmax draw the
-        last token, that of this step, again."""
-        part = slice(first, first + len(rows))
-        token_B, logprob_B = draw_again(
-            rows, logits_BV, self.columns["seed"][part], self.columns["drawn"][part] - 1,
-            self.token_SB[step, part], self.logprob_SB[step, part],
-        )  # fmt: skip
-        self.columns["token"][part] = self.token_SB[step, part] = token_B
-        self.logprob_SB[step, part] = logprob_B
 
     def capture(self, step: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
         """A graph of the step; the buffers hold what they held before."""

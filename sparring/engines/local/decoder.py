@@ -94,7 +94,7 @@ class Linear:
 
 def product(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
     """x · weight + bias. On a CPU by oneDNN: for few rows it is up to half as fast again as what
-    torch takes for float32, and two threads share its work, where they hardly share the other's."""
+    torch takes for float32, and two threads share its work better."""
     if x_NI.device.type != "cpu" or x_NI.dtype != torch.float32 or not _ONEDNN:
         return F.linear(x_NI, weight_OI, bias_O)
     y_NO: Tensor = torch.ops.mkldnn._linear_pointwise(x_NI, weight_OI, bias_O, "none", [], "")

@@ -124,9 +124,8 @@ class RowCache:
             for tensor, new in zip(self._memory.tensors, (key_LKSD, value_LKSD), strict=True):
                 tensor[:, :, blocks] = new.unflatten(2, (-1, BLOCK))
 
-    def layers(self, part: slice = slice(None)) -> list[Cache]:
-        """Keys and values of the rows in these slots."""
-        return list(zip(self._key_LBKDS[:, part], self._value_LBKSD[:, part], strict=True))
+    def layers(self) -> list[Cache]:
+        return list(zip(self._key_LBKDS, self._value_LBKSD, strict=True))
 
 
 def _position(row: Row) -> int:

@@ -33,7 +33,6 @@ from sparring.engines.local.paged_cache import BLOCK
 from sparring.engines.local.pages import CHUNK, Readback, reading, upload
 from sparring.engines.local.row_cache import RowCache
 from sparring.engines.local.row_counts import READ, RowCounts
-from sparring.engines.local.row_threads import RowThreads, on_threads
 from sparring.engines.local.rows import Row, draw_again
 from sparring.engines.local.scheduler import Scheduler, Span, positions_after
 from sparring.models.device import out_of_memory
@@ -93,7 +92,6 @@ class Runner:
         self._adapters_moved = False
         self._moves()
         self._counts = RowCounts(self.decoder, self.device, max_rows, invariant)
-        self._threads = RowThreads(self.decoder, self._counts.padded)
         self._in_flight = list[Readback]()  # queued and not read yet, oldest first
         self._first_tokens = list[Tensor]()  # that this round has drawn
 
@@ -242,7 +240,6 @@ class Runner:
             self._adapters_moved = False
             if len(self._adapters) != before:
                 self._counts.forget()
-                self._threads.forget()
                 self._moves()
                 vars(self).pop("_state", None)  # other sizes may agree now
         self._counts.find()
@@ -326,9 +323,18 @@ class Runner:
         state.load(rows, size, longest, self._first_tokens)
         if self.captures:  # few graphs: each for a power of two of chunks
             longest = CHUNK << (max(0, longest - 1) // CHUNK).bit_length()
-        parts = self._threads.split(size) if self.kit is torch_ops else [slice(0, size)]
-        tasks = [partial(self._run, rows[part], part, longest, steps) for part in parts]
-        on_threads(tasks) if len(tasks) > 1 else tasks[0]()
+        step = self._step_of(size, longest)
+        truncated = any(row.truncated for row in rows)
+        for number in range(steps):
+            step()
+            if truncated:
+                logits_BV = self.decoder.logits.of(state.logits_BV[:n].float())
+                token_B, logprob_B = draw_again(
+                    rows, logits_BV, state.columns["seed"][:n], state.columns["drawn"][:n] - 1,
+                    state.token_SB[number, :n], state.logprob_SB[number, :n],
+                )  # fmt: skip
+                state.columns["token"][:n] = state.token_SB[number, :n] = token_B
+                state.logprob_SB[number, :n] = logprob_B
         for number, row in enumerate(rows):
             row.queued += min(steps, row.undrawn)
             row.slot = number
@@ -336,19 +342,8 @@ class Runner:
             Readback.queue(rows, state.token_SB[:steps, :n], state.logprob_SB[:steps, :n])
         )
 
-    def _run(self, rows: list[Row], part: slice, longest: int, steps: int) -> None:
-        """So many steps of the rows in this part of the state, and of their padding."""
-        state, step = self._state, self._step_of(part, longest)
-        truncated = any(row.truncated for row in rows)
-        for number in range(steps):
-            logits_BV = step()
-            if truncated:
-                logits_BV = state.logits_BV[part] if logits_BV is None else logits_BV
-                logits_BV = self.decoder.logits.of(logits_BV[: len(rows)].float())
-                state.draw_again(rows, part.start, number, logits_BV)
-
     def _time_step(self, rows: int) -> float:
-        return self._state.time(lambda: self._step_of(slice(0, rows), CHUNK), TIMED_STEPS)
+        return self._state.time(lambda: self._step_of(rows, CHUNK), TIMED_STEPS)
 
     @cached_property
     def _state(self) -> DecodeState:
@@ -362,39 +357,37 @@ class Runner:
         self._graphs: dict[Any, Any] = {}
         self._pool: Any = None  # of memory that all graphs compute in: they run one after another
 
-    def _step_of(self, part: slice, longest: int) -> Any:
-        """The decode step of these rows: a captured graph on a GPU, with logits in the state."""
-        step: Any = partial(self._step, part, longest)
+    def _step_of(self, size: int, longest: int) -> Any:
+        """The decode step for so many rows: a captured graph on a GPU."""
+        step = partial(self._step, size, longest)
         if not self.captures:
             return step
-        key = (part.stop, longest, len(self._adapters))
+        key = (size, longest, len(self._adapters))
         if key not in self._graphs:
             self._pool = self._pool or torch.cuda.graph_pool_handle()
             self._graphs[key] = self._state.capture(step, self._pool)
         return self._graphs[key].replay
 
-    def _step(self, part: slice, longest: int) -> Tensor:
-        """Draw a token for each of these rows; the logits that they are drawn from."""
-        state, held = self._state, self.row_cache.held
-        columns = {name: column_B[part] for name, column_B in state.columns.items()}
+    def _step(self, size: int, longest: int) -> None:
+        state, columns, held = self._state, self._state.columns, self.row_cache.held
         hidden = self.decoder.hidden(
-            columns["token"],
-            columns["adapter"] if self._adapters else None,
+            columns["token"][:size],
+            columns["adapter"][:size] if self._adapters else None,
             row_cache if held else self.kit,
-            self.row_cache.layers(part) if held else self.memory.layers(),
-            state.pages(part, longest),
+            self.row_cache.layers() if held else self.memory.layers(),
+            state.pages(size, longest),
         )
+        logits = state.logits_BV[:size]
         if self.captures:
-            logits = torch.mm(hidden, self.decoder.head.T, out=state.logits_BV[part])
+            torch.mm(hidden, self.decoder.head.T, out=logits)
         else:
-            logits = product(hidden, self.decoder.head)
+            logits.copy_(product(hidden, self.decoder.head))
+        shape = self.decoder.logits
         token, logprob = self.kit.draw(
-            logits, state.temperature_B[part], columns["seed"], columns["drawn"],
-            *self.decoder.logits,
+            logits, state.temperature_B[:size], columns["seed"][:size], columns["drawn"][:size],
+            shape.scale, shape.cap,
         )  # fmt: skip
-        drawn_SB = state.token_SB[:, part], state.logprob_SB[:, part]
-        self.kit.advance(token, logprob, columns, state.step_B[part], *drawn_SB)
-        return logits
+        self.kit.advance(token, logprob, columns, state.step_B, state.token_SB, state.logprob_SB)
 
     def _whole(self, values: Sequence[int]) -> Tensor:
         return upload(values, self.device)

@@ -151,5 +151,5 @@ def advance(
     rows = len(token_B)
     _advance[(triton.cdiv(rows, 128),)](
         token_B, logprob_B, state["token"], state["position"], state["drawn"], state["left"], turn,
-        tokens, logprobs, rows, tokens.stride(0), BLOCK_B=128,
+        tokens, logprobs, rows, tokens.shape[1], BLOCK_B=128,
     )  # fmt: skip

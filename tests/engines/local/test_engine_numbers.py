@@ -12,6 +12,7 @@ from sparring.core.collect import Job, collect
 from sparring.core.tree import Infoset
 from sparring.core.types import Sampling, Task
 from sparring.credit.samples import to_samples
+from sparring.engines.local import decoder
 from sparring.engines.local.engine import TransformersEngine
 from sparring.learn.learner import CanaryError, Learner
 from sparring.run.config import LearnConfig
@@ -64,3 +65,12 @@ def test_the_canary_fires_when_weights_are_not_published(make_policies, publishe
         iteration(1)
     assert all(torch.equal(before[key], value) for key, value in policies.state("main").items())
     assert policies.version("main") == 1
+
+
+@pytest.mark.parametrize("onednn", [decoder._ONEDNN, False])
+def test_a_product_is_the_exact_one_to_rounding(monkeypatch, onednn):
+    monkeypatch.setattr(decoder, "_ONEDNN", onednn)
+    x, weight, bias = torch.randn(12, 96), torch.randn(40, 96), torch.randn(40)
+    exact = x.double() @ weight.double().T
+    for given, want in ((None, exact), (bias, exact + bias)):
+        assert torch.allclose(decoder.product(x, weight, given).double(), want, atol=1e-4)

@@ -2,15 +2,13 @@
 comes and leaves, and the blocks hold what was drawn when a row is gone."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 import torch
 from test_look_ahead import looking_ahead, some_requests, staggered
 from test_runner import ask, digits, runner_of, talk, together
 
-from sparring.engines.local import row_cache, row_threads
-from sparring.engines.local import runner as runner_module
+from sparring.engines.local import row_cache
 from sparring.engines.local.engine import TransformersEngine
 
 
@@ -96,56 +94,3 @@ def test_the_steps_of_a_chunk_grow_with_the_shortest_reply(make_policies):
     asyncio.run(together(engine, [ask("a", 1, max_tokens=60), ask("b", 2, max_tokens=60)]))
     assert chunks[0] == (1, 1) and max(steps for _, steps in chunks) > 2
     assert all(steps <= 1 + shortest // 8 for shortest, steps in chunks)
-
-
-@pytest.mark.parametrize("kind", ["full", "lora"])
-def test_rows_on_threads_of_their_own_draw_what_they_draw_together(
-    make_policies, monkeypatch, kind
-):
-    """Replies of unlike lengths, some with stop strings, top-k or top-p."""
-    policies, on_threads, parts = make_policies(kind), row_threads.on_threads, list[int]()
-    cuts = {3: {"top_k": 5}, 17: {"top_p": 0.7, "temperature": 1.5}}
-    requests = [
-        replace(request, sampling=replace(request.sampling, **cuts.get(number, {})))
-        for number, request in enumerate(some_requests(24))
-    ]
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        expected = digits(asyncio.run(together(TransformersEngine(policies), requests)))
-        monkeypatch.setattr(row_threads, "ROWS", 4)
-        monkeypatch.setattr(
-            runner_module, "on_threads", lambda tasks: (parts.append(len(tasks)), on_threads(tasks))
-        )
-        again = digits(asyncio.run(together(TransformersEngine(policies), requests)))
-    finally:
-        torch.set_num_threads(before)
-    assert again == expected and parts and set(parts) == {2}
-
-
-def test_one_thread_has_all_rows_where_products_round_otherwise_on_it(make_policies, monkeypatch):
-    runner = runner_of(TransformersEngine(make_policies("full")))
-    runner._counts.find()
-    assert row_threads.same_bits_alone(runner.decoder, runner._counts.padded)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    monkeypatch.setattr(row_threads, "same_bits_alone", lambda *_: True)
-    parts = runner._threads.split(200)
-    assert [part.stop - part.start for part in parts] == [68, 68, 64]
-    monkeypatch.setattr(row_threads, "same_bits_alone", lambda *_: False)
-    runner._threads.forget()
-    assert runner._threads.split(200) == [slice(0, 200)]
-
-
-def test_what_fails_on_one_thread_is_raised_once_the_others_are_done():
-    done = list[int]()
-
-    def fail():
-        raise RuntimeError("no more")
-
-    def go_on():
-        done.append(torch.get_num_threads())
-
-    before = torch.get_num_threads()
-    with pytest.raises(RuntimeError, match="no more"):
-        row_threads.on_threads([fail, go_on, go_on])
-    assert done == [1, 1] and torch.get_num_threads() == before

@@ -39,8 +39,6 @@ def test_a_timed_size_is_used_and_moves_no_digit(make_policies, monkeypatch) -> 
     monkeypatch.setattr(RowCounts, "find", find)
     monkeypatch.setattr(Runner, "_time_step", time_step)
     step = runner._step_of
-    monkeypatch.setattr(
-        runner, "_step_of", lambda part, far: sizes.append(part.stop) or step(part, far)
-    )
+    monkeypatch.setattr(runner, "_step_of", lambda size, far: sizes.append(size) or step(size, far))
     assert digits(asyncio.run(talk(engine, 2, ("main", "rival")))) == digits(plain)
     assert set(sizes) == {32} and timed == [64, 32, 16, 8], "once, and none that cannot be met"
