@@ -78,8 +78,8 @@ class Linear:
         """Copy the adapters with these names of peft's to where they are computed from. One that is
         wanted by nobody now keeps its position, and may be gone."""
         del self.adapters[len(wanted) :]
-        for number, (name, by) in enumerate(wanted.items()):
-            if by is None:
+        for number, (name, revision) in enumerate(wanted.items()):
+            if revision is None:
                 continue
             pieces = [_adapter(module, name) for module in self.modules]
             new = (
