@@ -92,9 +92,9 @@ def collate(
     pad: int,
     device: torch.device | str,
     width: int | None = None,
-    padded: Width = int,
+    width_of: Width = int,
 ) -> Batch:
-    """One row per sequence; or, given a width, as many in a row as fit in their order. `padded`
+    """One row per sequence; or, given a width, as many in a row as fit in their order. `width_of`
     says how wide rows of so many tokens are."""
     lengths = [len(s.ids) for s in samples]
     sample_L = np.repeat(np.arange(len(samples)), lengths)
@@ -105,10 +105,10 @@ def collate(
     sample_N, from_N = sample_L[learned_L], position_L[learned_L] - 1
     packed = None
     if width is None:
-        ids_RT, row_S = _one_each(samples, pad, padded)
+        ids_RT, row_S = _one_each(samples, pad, width_of)
     else:
         halves = list(map(_halves, samples))
-        ids_RT, row_S, shift_S2, packed = _end_to_end(halves, pad, width, device, padded)
+        ids_RT, row_S, shift_S2, packed = _end_to_end(halves, pad, width, device, width_of)
         goes_on_N = from_N >= np.array([len(prompt) for prompt, _ in halves])[sample_N]
         from_N = from_N + shift_S2[sample_N, goes_on_N.astype(np.int64)]
     heated = any(s.temperature != 1 for s in samples)
@@ -155,11 +155,13 @@ def _allowed(
     return _send(np.array(padded, dtype=np.int64).reshape(len(lists), most), device)
 
 
-def _one_each(samples: Sequence[Sample], pad: int, padded: Width) -> tuple[np.ndarray, np.ndarray]:
+def _one_each(
+    samples: Sequence[Sample], pad: int, width_of: Width
+) -> tuple[np.ndarray, np.ndarray]:
     """A row for each distinct sequence, and each sample's row."""
     keys = [seen(sample) for sample in samples]
     rows = {key: row for row, key in enumerate(dict.fromkeys(keys))}
-    ids_RT = np.full((len(rows), padded(max(map(len, rows)))), pad, dtype=np.int64)
+    ids_RT = np.full((len(rows), width_of(max(map(len, rows)))), pad, dtype=np.int64)
     for key, row in rows.items():
         ids_RT[row, : len(key)] = key
     return ids_RT, np.array([rows[key] for key in keys])
@@ -172,7 +174,7 @@ def _halves(sample: Sample) -> Halves:
 
 
 def _end_to_end(
-    halves: Sequence[Halves], pad: int, width: int, device: torch.device | str, padded: Width
+    halves: Sequence[Halves], pad: int, width: int, device: torch.device | str, width_of: Width
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Packed]:
     """Rows of prompts and what follows them, each once: a prompt that several samples of a row
     share is read once, and each of them goes on from there. Also each sample's row, and by how
@@ -192,7 +194,7 @@ def _end_to_end(
         spots[prompt, rest] = (row, start, end - len(prompt))
         pieces.append((row, end, rest, len(prompt), piece))
         end += len(rest)
-    shape = (row + 1, padded(max(at + len(ids) for _, at, ids, _, _ in pieces)))
+    shape = (row + 1, width_of(max(at + len(ids) for _, at, ids, _, _ in pieces)))
     ids_RT = np.full(shape, pad, dtype=np.int64)
     position_RT, piece_RT = np.zeros(shape, dtype=np.int64), np.full(shape, -1, dtype=np.int64)
     before_RT = piece_RT.copy()
@@ -267,7 +269,7 @@ def _send(array: np.ndarray, device: torch.device | str) -> Tensor:
 
 
 def by_budget(
-    lessons: Sequence[Lesson], tokens: int, most: int | None = None, padded: Width = int
+    lessons: Sequence[Lesson], tokens: int, most: int | None = None, width_of: Width = int
 ) -> list[list[Lesson]]:
     """Micro-batches of like lengths whose rows, as they are padded, stay within the budget (or
     single ones), and of at most so many lessons. A pair is never parted: its loss is no sum over
@@ -279,7 +281,7 @@ def by_budget(
         own = {seen(sample) for sample in members(lesson)}
         rows |= own
         room = not batches or most is None or len(batches[-1]) < most
-        if batches and room and len(rows) * padded(_by_length(lesson)[0]) <= tokens:
+        if batches and room and len(rows) * width_of(_by_length(lesson)[0]) <= tokens:
             batches[-1].append(lesson)
         else:
             batches.append([lesson])

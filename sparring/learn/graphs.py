@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sparring.learn.compile import WIDTH
 from sparring.run.config import LearnConfig
 
 SMALL = 600_000_000  # weights; larger models keep a GPU busy as they are
@@ -79,7 +80,7 @@ class Graphs:
 
 def bucketed(tokens: int) -> int:
     """The width of a row of so many tokens: multiples of 32 up to 128, then four an octave."""
-    step = max(32, (1 << (tokens - 1).bit_length()) // 8)
+    step = max(WIDTH, (1 << (tokens - 1).bit_length()) // 8)
     return -(-tokens // step) * step
 
 

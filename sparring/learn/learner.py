@@ -271,12 +271,12 @@ class Learner(Passes):
         most = self.world.most(len(lessons), self.config.micro_batch)
         pad, device = self.policies.home(name).tokenizer.pad_token_id, self.policies.device
         graphs = self.graphs.get(name) if self.world.size == 1 else None
-        padded = self.row_width(graphs, device)
+        width_of = self.row_width(graphs, device)
         if self.config.packing:
             micro_batches, width = pack(lessons, self.budget, most)
         else:
             budget = self.budget if graphs is None else min(self.budget, TOKENS)
-            micro_batches, width = by_budget(lessons, budget, most, padded), None
+            micro_batches, width = by_budget(lessons, budget, most, width_of), None
         totals = Totals(
             sequences=len(lessons),
             tokens=sum(sum(s.mask) for lesson in lessons for s in members(lesson)),
@@ -286,7 +286,7 @@ class Learner(Passes):
 
         def make(micro: list[Lesson]) -> Batch:
             samples = [sample for lesson in micro for sample in members(lesson)]
-            return collate(samples, pad, device, width, padded)
+            return collate(samples, pad, device, width, width_of)
 
         parts: list[tuple[Stats, float]] = []
         fuse = self.worth_compiling(lessons)

@@ -139,8 +139,9 @@ class Runner:
         """Weights have moved: what was computed is of no use any more. No row may be under way."""
         self.memory.release()
         # Who spoke since the last time is likely to speak again. With another number of adapters
-        # all steps would have to be captured and timed anew.
-        self._adapters = {name: None for name, last in self._adapters.items() if last is not None}
+        # all steps would have to be captured and timed anew. Those not laid out yet have none.
+        kept = {} if self._adapters_moved else self._adapters
+        self._adapters = {name: None for name, last in kept.items() if last is not None}
 
     @torch.inference_mode()
     def round(self) -> list[Row]:

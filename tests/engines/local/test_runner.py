@@ -132,6 +132,18 @@ def test_adapters_keep_their_positions_when_weights_move(make_policies):
     assert counts == [["third"]], "once, when nobody had asked for the other for a whole round"
 
 
+def test_adapters_that_were_asked_for_in_vain_have_no_positions(make_policies):
+    """Weights move before anything was computed with them: their requests were refused."""
+    policies = make_policies("lora", ("main", "rival"), spread=0.1)
+    engine = TransformersEngine(policies)
+    runner = runner_of(engine)
+    for name in ("main", "rival"):
+        runner.adapter(name, (0, 0))
+    runner.drop_cache()
+    plain = asyncio.run(talk(TransformersEngine(policies, graphs=False), 1, ("rival",)))
+    same(asyncio.run(talk(engine, 1, ("rival",))), plain)
+
+
 def test_rows_that_end_early_leave_what_they_said_to_go_on_with(make_policies):
     """They change places with those who still speak."""
     policies = make_policies("full")
