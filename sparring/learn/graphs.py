@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sparring.learn.compile import WIDTH
+from sparring.models.device import side_stream
 from sparring.run.config import LearnConfig
 
 SMALL = 600_000_000  # weights; larger models keep a GPU busy as they are
@@ -73,7 +74,12 @@ class Graphs:
         if key not in self._passes:
             if self._pool is None and embeds_RTH.is_cuda:
                 self._pool = torch.cuda.graph_pool_handle()
-            self._passes[key] = _Passes(embeds_RTH, shape, self._parameters, read, self._pool)
+            # Tried first where something may have to be compiled, or set up once. Each trial takes
+            # memory beside the graphs' own.
+            new = bool(variant) or not self._passes
+            passes = _Passes(embeds_RTH, shape, self._parameters, read)
+            passes.capture(self._pool, tried_first=new)
+            self._passes[key] = passes
         hidden_RTH: Tensor = _Replay.apply(embeds_RTH, self._passes[key])
         return hidden_RTH
 
@@ -101,7 +107,6 @@ class _Passes:
         shape: tuple[int, ...],
         parameters: list[Any],
         read: Read,
-        pool: Any,
     ) -> None:
         self._read, self._parameters = read, parameters
         self.embeds_RTH = embeds_RTH.detach().new_zeros(shape).requires_grad_()
@@ -109,11 +114,14 @@ class _Passes:
         self.hidden_grad_RTH = torch.zeros_like(self.embeds_RTH, requires_grad=False)
         self._output: Tensor | None = None  # with its autograd graph, between the two passes
         self.hidden_RTH = self.embeds_grad_RTH = self.hidden_grad_RTH
-        devices = [embeds_RTH.device] if embeds_RTH.is_cuda else []
-        # A replay draws dropout anew from the device's generator. What warming up draws is given
-        # back to it: a resumed run warms up at another step.
+
+    def capture(self, pool: Any, tried_first: bool) -> None:
+        devices = [self.embeds_RTH.device] if self.embeds_RTH.is_cuda else []
+        # A replay draws dropout anew from the device's generator. What a trial draws is given
+        # back to it: a resumed run captures at another step.
         with CAPTURING, torch.random.fork_rng(devices=devices):
-            warm_up(self._both)
+            if tried_first:
+                warm_up(self._both)
             self.forward = capture(self._forward, pool)
             self.backward = capture(self._backward, pool)
 
@@ -166,9 +174,9 @@ class _Replay(torch.autograd.Function):
 
 
 def warm_up(work: Callable[[], None]) -> None:
-    """Twice, on a stream of its own: what is compiled or allocated at first cannot be captured."""
+    """Twice, aside: what is compiled or set up at first cannot be captured."""
     torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()):
+    with torch.cuda.stream(side_stream(torch.cuda.current_device())):
         for _ in range(2):
             work()
     torch.cuda.synchronize()

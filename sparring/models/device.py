@@ -70,6 +70,15 @@ def _dtypes_that_run(device: str) -> frozenset[str]:
     return frozenset(trial.stdout.split())
 
 
+@cache
+def side_stream(device: int) -> Any:
+    """Where a GPU's work is tried before it is captured. One for all: cuBLAS holds 32 MiB for each
+    stream that it has worked on."""
+    import torch
+
+    return torch.cuda.Stream(device)
+
+
 def use_tf32(wanted: bool, device: str) -> bool:
     """Float32 products in TF32 on a GPU that has it, where that is asked for; whether they are."""
     import torch

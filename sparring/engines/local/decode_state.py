@@ -16,6 +16,7 @@ from sparring.engines.local.decoder import Decoder
 from sparring.engines.local.paged_cache import BLOCK, SCRATCH
 from sparring.engines.local.pages import Pages, upload
 from sparring.engines.local.rows import Row
+from sparring.models.device import side_stream
 
 _COLUMNS = ("token", "position", "seed", "drawn", "left", "adapter")
 
@@ -74,7 +75,7 @@ class DecodeState:
         kept_CB = self.column_CB.clone()
         table_BW = self.table_BW.clone()
         self.table_BW.fill_(SCRATCH)  # nothing reads what warming up writes
-        side = torch.cuda.Stream()
+        side = side_stream(torch.cuda.current_device())
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             step()
