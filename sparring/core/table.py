@@ -100,6 +100,7 @@ class Table:
         }
 
     def __getitem__(self, seat: str) -> Player:
+        self._check_open()
         if seat not in self._players:
             raise LookupError(f"there is no seat {seat!r}; {nearest(str(seat), self._players)}")
         return self._players[seat]
@@ -177,6 +178,8 @@ class Table:
 
     def _hold_engines(self) -> None:
         """Engines wait for every judge but those that wait for an engine themselves."""
+        if not self._rulings:
+            return
         waiting: set[_Ruling] = set()
         for by, task in self._asking:
             judges = [by, *(ruling for ruling in self._rulings if task in ruling.tasks)]
@@ -194,15 +197,20 @@ class Table:
         (a gather leaves its other tasks running): that request is cancelled, so that it shares no
         later batch, and none is made any more."""
         self._closed = True
+        self._players.clear()  # table and players would keep each other, and all turns, in memory
         left = [task for task in set(self._awaiting) if task and task is not asyncio.current_task()]
         for task in left:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        if left:
+            await asyncio.gather(*left, return_exceptions=True)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise asyncio.CancelledError("the game is over")
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        if self._closed:
-            raise asyncio.CancelledError("the game is over")
+        self._check_open()
         task = asyncio.current_task()
         self._awaiting.append(task)
         try:

@@ -44,6 +44,7 @@ from sparring.training.state import Parts, build, resume_from, roll_back, stop_i
 
 Progress = Callable[[dict[str, Any]], None]
 log = logging.getLogger(__name__)
+YOUNG = 500_000  # objects that an iteration may make before they are scanned for garbage
 
 
 def train(
@@ -117,13 +118,30 @@ async def _loop(
     run: RunDir, parts: Parts, tracking: Tracking, first: int, progress: Progress
 ) -> None:
     batches = Ahead(parts, first) if parts.config.collect.ahead else InTurn(parts)
-    gc.freeze()  # the model and libraries stay: scanning them for garbage took a fifth of a run
+
+    async def step(indices: range) -> None:
+        await _iterate(run, parts, tracking, batches, progress, indices)
+        gc.collect()  # now that its games are gone
+
     try:
-        iterate = partial(_iterate, run, parts, tracking, batches, progress)
-        await run_steps(first, parts.config.iterations, iterate)
+        with _rare_garbage_collection():
+            await run_steps(first, parts.config.iterations, step)
     finally:
-        gc.unfreeze()
         await batches.close()
+
+
+@contextmanager
+def _rare_garbage_collection() -> Iterator[None]:
+    """The model and libraries stay, and the games of an iteration live until its end: scanning
+    them for garbage again and again took a fifth of a run, and then another."""
+    threshold = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(YOUNG, *threshold[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
 
 
 async def _iterate(

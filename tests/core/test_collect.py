@@ -1,6 +1,8 @@
 """Many games at once: all of them, in order, each on its own; a broken judge voids only its own."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -159,3 +161,21 @@ def test_the_same_jobs_give_the_same_episodes_in_any_concurrency():
     many = asyncio.run(collect(work, Voice(), concurrency=60))
     assert one == many
     assert len({tuple(e.facts["moves"]) for e in one}) > 50
+
+
+def test_a_finished_game_is_no_work_for_the_garbage_collector():
+    tables: list[weakref.ref] = []
+
+    class Watched(Once):
+        async def play(self, task: Task, table) -> Outcome:
+            tables.append(weakref.ref(table))
+            return await super().play(task, table)
+
+    work = jobs(None)[0]
+    work.game = Watched()
+    gc.disable()
+    try:
+        asyncio.run(play(work, Voice()))
+        assert [table() for table in tables] == [None]
+    finally:
+        gc.enable()
