@@ -47,7 +47,8 @@ def named(text: str, actions: Sequence[str]) -> int | None:
     given = answer(text)
     if given in actions:
         return actions.index(given)
-    alike = [i for i, action in enumerate(actions) if action.casefold() == given.casefold()]
+    given = given.casefold()
+    alike = [i for i, action in enumerate(actions) if action.casefold() == given]
     return alike[0] if len(alike) == 1 else None
 
 

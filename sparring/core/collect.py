@@ -13,7 +13,7 @@ from typing import Any
 
 from sparring.core.errors import ConfigError, GameError, nearest
 from sparring.core.game import Game, Outcome
-from sparring.core.scripted import programs
+from sparring.core.scripted import PROGRAMS, programs
 from sparring.core.table import Speak, Table
 from sparring.core.types import Episode, Request, Sampling, Task, Turn, VoidGame
 
@@ -96,12 +96,11 @@ async def play(
     transcribe: Transcribe | None = None,
 ) -> Episode:
     """One game, from first word to outcome. A game that cannot be judged is void, not lost."""
-    by_program = programs(job.game)
 
     async def answer(request: Request) -> Turn:
-        if request.policy not in by_program.scripts:
+        if request.policy not in PROGRAMS:
             return await speak(request)
-        turn = await by_program.act(request)
+        turn = await programs(job.game).act(request)
         if transcribe is not None:
             transcribe(request, turn)
         return turn

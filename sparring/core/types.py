@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Literal
 
 Message = dict[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
@@ -182,8 +183,11 @@ def episode_to_json(episode: Episode) -> dict[str, Any]:
     }
 
 
+_VALUES = {kind: attrgetter(*kind.__slots__) for kind in (Task, Turn, Verdict, Episode)}
+
+
 def _fields(record: Task | Turn | Verdict | Episode) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__slots__}
+    return dict(zip(record.__slots__, _VALUES[type(record)](record), strict=True))
 
 
 def episode_from_json(data: Mapping[str, Any]) -> Episode:

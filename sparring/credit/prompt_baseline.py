@@ -8,6 +8,7 @@ later prompts stand in for the reward, as in TD(λ) with a table for a critic.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from sparring.core.types import Episode, Turn, derive
@@ -27,6 +28,8 @@ class PromptBaseline(Credit):
         self.roles = RoleBaseline(decay)
         self.trace, self.prior, self.rate = trace, prior, rate
         self.prompts: dict[str, tuple[float, int]] = {}  # prompt -> baseline, times met
+        # The games of a group begin with the same prompt, and the next iteration's may too.
+        self._digest = lru_cache(maxsize=8192)(lambda ids: f"{derive(list(ids)):x}")
 
     def advantages(self, episodes: list[Episode]) -> list[list[float]]:
         learned = learners(episodes)
@@ -60,9 +63,10 @@ class PromptBaseline(Credit):
         if len(self.prompts) > _MOST:
             self.prompts.pop(next(iter(self.prompts)))
 
-    @staticmethod
-    def _key(game: str, turn: Turn) -> str:
-        return f"{game}/{turn.seat}/{derive(turn.prompt_ids or turn.prompt):x}"
+    def _key(self, game: str, turn: Turn) -> str:
+        ids = turn.prompt_ids
+        digest = self._digest(tuple(ids)) if ids else f"{derive(turn.prompt):x}"
+        return f"{game}/{turn.seat}/{digest}"
 
     def state(self) -> dict[str, Any]:
         return {**self.roles.state(), "prompts": self.prompts}

@@ -42,20 +42,21 @@ def join_with_spans(turns: Sequence[tuple[Turn, float]]) -> tuple[list[Sample], 
     samples: list[Sample] = []
     spans: list[Span] = []
     for turn, advantage in turns:
-        host = next((i for i, s in reversed(list(enumerate(samples))) if _extends(turn, s)), None)
-        if host is None:
-            host = len(samples)
+        extended = (i for i in reversed(range(len(samples))) if _extends(turn, samples[i]))
+        host = next(extended, len(samples))
+        if host == len(samples):
             samples.append(Sample(turn.policy, [], [], [], [], turn.temperature))
         sample = samples[host]
-        context = turn.prompt_ids[len(sample.ids) :]
-        sample.ids += [*context, *turn.token_ids]
-        sample.mask += [0] * len(context) + [1] * len(turn.token_ids)
-        sample.advantages += [0.0] * len(context) + [advantage] * len(turn.token_ids)
+        context, drawn = turn.prompt_ids[len(sample.ids) :], len(turn.token_ids)
+        sample.ids += context
+        sample.ids += turn.token_ids
+        sample.mask += [0] * len(context) + [1] * drawn
+        sample.advantages += [0.0] * len(context) + [advantage] * drawn
         sample.logprobs += [0.0] * len(context) + turn.logprobs
         if turn.allowed:
-            before = len(sample.ids) - len(turn.token_ids) - len(sample.allowed)
+            before = len(sample.ids) - drawn - len(sample.allowed)
             sample.allowed += [[]] * before + turn.allowed
-        spans.append(Span(host, len(sample.ids) - len(turn.token_ids), len(sample.ids)))
+        spans.append(Span(host, len(sample.ids) - drawn, len(sample.ids)))
     return samples, spans
 
 

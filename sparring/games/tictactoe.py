@@ -110,6 +110,34 @@ def terse(board: str) -> str:
     return "".join(chr(start[mark] + cell) for cell, mark in enumerate(board) if mark != ".") or "-"
 
 
+@functools.cache
+def seen(board: str) -> View:
+    return View(state=board, actions=tuple(map(str, legal(board))))
+
+
+@functools.cache
+def written(board: str, style: str) -> str:
+    """The prompt of the player to move."""
+    me = mover(board)
+    if style == "terse":
+        return terse(board)
+    cells = [str(i) if mark == "." else mark for i, mark in enumerate(board)]
+    rows = "\n".join(" ".join(cells[row : row + 3]) for row in (0, 3, 6))
+    free = ", ".join(map(str, legal(board)))
+    if style == "short":
+        rules = f"Tic-tac-toe. You are {me}. Three {me} in a line win."
+    else:
+        rules = (
+            f"You are playing tic-tac-toe as {me}; X begins. The cells of the board are "
+            "numbered 0 to 8, row by row; a free cell shows its number. Players take turns "
+            "to mark a free cell. Whoever first has three marks in one row, column or "
+            "diagonal wins; a full board without such a line is a draw. Naming anything but "
+            "a free cell loses the game at once."
+        )
+    closing = ask(style, "the number of a free cell")
+    return f"{rules}\nBoard:\n{rows}\nFree cells: {free}\n{closing}"
+
+
 @dataclass
 class TicTacToe(Game):
     """Three in a row wins. X begins."""
@@ -173,7 +201,7 @@ class TicTacToe(Game):
         return grow(Tree(self.seats, forfeits, self.limits()), EMPTY, expand, same=str)
 
     def view(self, board: str) -> View:
-        return View(state=board, actions=tuple(map(str, legal(board))))
+        return seen(board)
 
     def measures(self, episodes: Sequence[Episode], policy: str) -> dict[str, float]:
         against = [e for e in episodes if "perfect" in e.seating.values()]
@@ -210,21 +238,4 @@ class TicTacToe(Game):
         return Task(id=str(seed), game="tictactoe", data={"seed": seed, "opening": []})
 
     def prompt(self, board: str) -> str:
-        me = mover(board)
-        if self.style == "terse":
-            return terse(board)
-        cells = [str(i) if mark == "." else mark for i, mark in enumerate(board)]
-        rows = "\n".join(" ".join(cells[row : row + 3]) for row in (0, 3, 6))
-        free = ", ".join(map(str, legal(board)))
-        if self.style == "short":
-            rules = f"Tic-tac-toe. You are {me}. Three {me} in a line win."
-        else:
-            rules = (
-                f"You are playing tic-tac-toe as {me}; X begins. The cells of the board are "
-                "numbered 0 to 8, row by row; a free cell shows its number. Players take turns "
-                "to mark a free cell. Whoever first has three marks in one row, column or "
-                "diagonal wins; a full board without such a line is a draw. Naming anything but "
-                "a free cell loses the game at once."
-            )
-        closing = ask(self.style, "the number of a free cell")
-        return f"{rules}\nBoard:\n{rows}\nFree cells: {free}\n{closing}"
+        return written(board, self.style)
