@@ -4,7 +4,7 @@ weights; which algorithm made them it does not know."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
@@ -43,6 +43,7 @@ from sparring.run import interrupt
 from sparring.run.config import LearnConfig
 
 log = logging.getLogger(__name__)
+Work = Callable[[], object]
 UPDATES = "updates"  # among a reference's weights in a checkpoint: how often it has followed
 
 
@@ -138,10 +139,12 @@ class Learner(Passes):
         return self.lr_scale * learning_rate(self.config, position, of)
 
     def fit(
-        self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1
+        self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1, meanwhile: Work = int
     ) -> dict[str, float]:
-        """Learn from one iteration's lessons; returns means over its optimizer steps."""
+        """Learn from one iteration's lessons; returns means over its optimizer steps. `meanwhile`
+        is called whenever a policy's steps are queued: a GPU is still busy with them then."""
         stats: dict[str, float] = {}
+        self._meanwhile = meanwhile
         iterations = self.config.horizon or iterations
         progress = min(1.0, iteration / max(1, iterations))
         self._entropy_bonus = linear(self.config.entropy, self.config.entropy_end, progress)
@@ -196,6 +199,7 @@ class Learner(Passes):
                 if far:  # from the policy that sampled: its samples teach nothing more
                     break
                 rows.append({**stats, "grad_norm": self._step(name, lr, refused)})
+        self._meanwhile()
         first = {} if self.supervised else {"canary": 0.0 if gap is None else float(gap)}
         if refused is not None and self.canary is not None:
             check_canary(first["canary"], self.canary, name)

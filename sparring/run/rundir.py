@@ -122,10 +122,11 @@ class RunDir:
                 "it was; the run's checkpoints and logs are not touched"
             ) from error
 
-    def record(self, metrics: dict[str, Any], episodes: Iterable[Episode]) -> None:
-        """One iteration's facts. Episodes first, so that a metrics line never lacks its games."""
+    def record(self, metrics: dict[str, Any], games: bytes) -> None:
+        """One iteration's facts, with its episodes as `encode_episodes` has them. Those first, so
+        that a metrics line never lacks its games."""
         try:
-            write_episodes(self._episodes_of(metrics["iteration"]), episodes)
+            write_whole(self._episodes_of(metrics["iteration"]), games)
             append(self.metrics, metrics)
         except OSError as error:
             raise RunError(
@@ -174,9 +175,14 @@ class RunDir:
 
 
 def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
-    lines = (json.dumps(episode_to_json(e), separators=(",", ":")) for e in episodes)
-    text = "".join(f"{line}\n" for line in lines).encode()
-    write_whole(path, gzip.compress(text, compresslevel=1, mtime=0))
+    write_whole(path, encode_episodes(episodes))
+
+
+def encode_episodes(episodes: Iterable[Episode]) -> bytes:
+    """A file of episodes: a line of JSON for each, compressed."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    text = "".join(f"{encode(episode_to_json(e))}\n" for e in episodes).encode()
+    return gzip.compress(text, compresslevel=1, mtime=0)
 
 
 def read_episodes(path: Path) -> list[Episode]:

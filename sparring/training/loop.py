@@ -197,7 +197,7 @@ async def _iterate(
     else:
         for raised in parts.curriculum.watch(metrics):
             run.event(iteration, "curriculum", raised)
-    run.record(metrics, episodes)
+    run.record(metrics, played.encoded)
     tracking.log(metrics)
     stop_if_void(run, parts, iteration, episodes)
     if _checkpoint_due(parts, metrics, step):
@@ -259,7 +259,8 @@ def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[st
         episodes = differing(episodes)
         behind["rate/filtered_groups"] = 1 - groups(episodes) / max(1, groups(played.episodes))
     lessons, of_teacher = parts.teacher.lessons(episodes, iteration, run.path)
-    stats = parts.learner.fit(lessons, iteration - 1, parts.config.iterations)
+    iterations = parts.config.iterations
+    stats = parts.learner.fit(lessons, iteration - 1, iterations, lambda: played.encoded)
     parts.teacher.learned(policies, iteration, run.path)
     metrics = {"lesson_tokens": lesson_tokens(lessons), **behind, **of_teacher, **stats}
     return held_to_who_spoke(metrics, played.canary)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparring.core.collect import Job
@@ -22,6 +22,7 @@ from sparring.core.types import Episode, Sampling, episode_from_json, episode_to
 from sparring.credit.credit import differing, groups
 from sparring.models.compute_thread import bench, on_bench
 from sparring.run import interrupt
+from sparring.run.rundir import encode_episodes
 from sparring.training.jobs import make_jobs
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ class Played:
     seconds: float = 0.0
     split: dict[str, float] = field(default_factory=dict)
     canary: dict[str, float] = field(default_factory=dict)  # policy -> gap, where checked already
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The episodes as they are written down, which holds their credit too: not to be asked for
+        before it has been given."""
+        return encode_episodes(self.episodes)
 
     def to_json(self) -> dict[str, Any]:
         return {"episodes": [episode_to_json(e) for e in self.episodes], "canary": self.canary}

@@ -306,3 +306,11 @@ def test_a_run_continues_from_its_state_to_the_last_bit(
     for name, tensors in first.state().items():
         for key, value in tensors.items():
             assert torch.equal(value, second.state()[name][key]), f"{name} {key}"
+
+
+def test_what_is_done_meanwhile_is_done_once_all_steps_are_queued(policies, make_samples):
+    learner = Learner(policies, ["main"], LearnConfig(minibatches=2))
+    steps: list[int] = []
+    adam = learner.optimizers["main"]
+    learner.fit(make_samples(8), 0, meanwhile=lambda: steps.append(adam.steps()))
+    assert steps == [2]

@@ -150,10 +150,10 @@ def at_epoch(number: int) -> None:
 
     usual = Learner.fit
 
-    def fit(self: Any, lessons: Any, iteration: int, iterations: int = 1) -> Any:
+    def fit(self: Any, lessons: Any, iteration: int, *words: Any) -> Any:
         if iteration == 1:
             os.kill(os.getpid(), number)
-        return usual(self, lessons, iteration, iterations)
+        return usual(self, lessons, iteration, *words)
 
     Learner.fit = fit  # type: ignore[method-assign]
 

@@ -13,7 +13,16 @@ import pytest
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Task, Turn, Verdict
 from sparring.run.config import Config, make_config
-from sparring.run.rundir import RunDir, RunError, append, differing, mend, read_lines, write_whole
+from sparring.run.rundir import (
+    RunDir,
+    RunError,
+    append,
+    differing,
+    encode_episodes,
+    mend,
+    read_lines,
+    write_whole,
+)
 
 
 def config(**changes: Any) -> Config:
@@ -105,7 +114,7 @@ def episode() -> Episode:
 
 def test_episodes_come_back_as_they_were(tmp_path: Path) -> None:
     run = RunDir.open(tmp_path / "run", config(), resume=False)
-    run.record({"iteration": 1, "x": 1.5}, [episode(), episode()])
+    run.record({"iteration": 1, "x": 1.5}, encode_episodes([episode(), episode()]))
     assert run.read_episodes(1) == [episode(), episode()]
     assert list(read_lines(run.metrics)) == [{"iteration": 1, "x": 1.5}]
 
@@ -113,7 +122,7 @@ def test_episodes_come_back_as_they_were(tmp_path: Path) -> None:
 def test_rewinding_forgets_what_came_after_and_nothing_else(tmp_path: Path) -> None:
     run = RunDir.open(tmp_path / "run", config(), resume=False)
     for iteration in range(1, 5):
-        run.record({"iteration": iteration, "x": iteration / 3}, [episode()])
+        run.record({"iteration": iteration, "x": iteration / 3}, encode_episodes([episode()]))
         run.event(iteration, "rollback", "why")
     kept = list(read_lines(run.metrics))[:2]
     run.rewind(2)
@@ -132,7 +141,7 @@ def test_a_full_disk_while_recording_is_said(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(RunError, match=r"iteration 1 .* No space left .*--resume"):
-        run.record({"iteration": 1}, [episode()])
+        run.record({"iteration": 1}, encode_episodes([episode()]))
 
 
 def test_a_file_is_replaced_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,10 +200,10 @@ def lose_checkpoints() -> None:
 
     usual = Learner.fit
 
-    def fit(self: Any, samples: Any, iteration: int, iterations: int = 1) -> dict[str, float]:
+    def fit(self: Any, samples: Any, iteration: int, *words: Any) -> dict[str, float]:
         if iteration == 3:
             Path("run/checkpoints").rename("elsewhere")
-        return usual(self, samples, iteration, iterations)
+        return usual(self, samples, iteration, *words)
 
     Learner.fit = fit  # type: ignore[method-assign]
 

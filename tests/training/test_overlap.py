@@ -128,10 +128,10 @@ def learn_only_when_the_next_games_are_played() -> None:
         played.release()
         return episodes
 
-    def waiting(self: Any, lessons: Any, iteration: int, iterations: int) -> Any:
+    def waiting(self: Any, lessons: Any, iteration: int, iterations: int, *words: Any) -> Any:
         for _ in range(2 if iteration == 0 else int(iteration < iterations - 1)):
             assert played.acquire(timeout=NEXT_BATCH_S), "nothing was played meanwhile"
-        return fit(self, lessons, iteration, iterations)
+        return fit(self, lessons, iteration, iterations, *words)
 
     WorkerPool.collect = counted  # type: ignore[method-assign]
     Learner.fit = waiting  # type: ignore[method-assign]
@@ -246,11 +246,11 @@ def _send(number: int) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     usual = Learner.fit
 
-    def fit(self: Any, lessons: Any, iteration: int, iterations: int) -> Any:
+    def fit(self: Any, lessons: Any, iteration: int, *words: Any) -> Any:
         if iteration == 2:
             os.kill(os.getpid(), number)
             time.sleep(0.2)
-        return usual(self, lessons, iteration, iterations)
+        return usual(self, lessons, iteration, *words)
 
     Learner.fit = fit  # type: ignore[method-assign]
 

@@ -16,7 +16,7 @@ from sparring.core.scripted import PROGRAMS
 from sparring.core.types import Lesson
 from sparring.credit import make_credit
 from sparring.learn.distributed import world
-from sparring.learn.learner import Learner
+from sparring.learn.learner import Learner, Work
 from sparring.models.begin import begin_with
 from sparring.models.device import choose_device, fast_allocations, use_tf32
 from sparring.models.policies import Policies, load_policies
@@ -48,10 +48,10 @@ class DistributedLearner(Learner):
             self._in_step = not outermost
 
     def fit(
-        self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1
+        self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1, meanwhile: Work = int
     ) -> dict[str, float]:
         with self.all_do("fit", self.lr_scale, list(lessons), iteration, iterations):
-            return super().fit(lessons, iteration, iterations)
+            return super().fit(lessons, iteration, iterations, meanwhile)
 
     def restart(self, config: LearnConfig) -> None:
         with self.all_do("restart", config):
