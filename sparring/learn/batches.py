@@ -99,9 +99,9 @@ def collate(
     lengths = [len(s.ids) for s in samples]
     sample_L = np.repeat(np.arange(len(samples)), lengths)
     position_L = np.arange(sum(lengths)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    mask_L = np.fromiter(chain.from_iterable(s.mask for s in samples), np.bool_, sum(lengths))
+    mask_L = np.frombuffer(b"".join(bytes(s.mask) for s in samples), np.bool_)
     learned_L = mask_L & (position_L > 0)
-    selected = learned_L.tolist()
+    selected = learned_L.tobytes()
     sample_N, from_N = sample_L[learned_L], position_L[learned_L] - 1
     packed = None
     if width is None:

@@ -161,6 +161,7 @@ class Learner(Passes):
             stats |= {f"learn/{prefix}{key}": value for key, value in own.items()}
             self._move_reference(name)
             self.policies.set_version(name, self.policies.version(name) + 1)
+        self._meanwhile = int  # which holds no games
         return stats
 
     def _fit_policy(

@@ -170,7 +170,7 @@ class Chat:
         """The ids of a text, and how often each control token is among them. The template writes
         its own special tokens; the tokenizer must not add others."""
         ids = tuple(self.tokenizer.encode(text, add_special_tokens=special))
-        return ids, Counter(number for number in ids if number in self._controls)
+        return ids, Counter(filter(self._controls.__contains__, ids))
 
 
 def _divide(spelled: re.Match[str]) -> str:
