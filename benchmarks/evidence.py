@@ -61,6 +61,13 @@ GSM8K = (
     "tasks.source=gsm8k_train.jsonl", "math.gsm8k.data=gsm8k_test.jsonl", "iterations=2",
     "math.sft.epochs=2", "math.sft.lr=4e-4", "math.sft.batch=64", "math.rollouts.questions=2000",
 )  # fmt: skip
+# Four games of five are against the other's start: an author finds programs that nobody predicts,
+# and a predictor that met only those would learn nothing and forget what it knew.
+PREDICTION = (
+    "players={author: author, predictor: predictor}", "mbpp.enabled=false",
+    "opponents={kind: league, start: true, share: 0.8, every: 1000}",
+    "learn.minibatches=2",
+)  # fmt: skip
 MBPP = ("tasks.source=mbpp.jsonl", "tasks.split=train+validation+prompt", "tasks.holdout=0")
 ROWS = {
     "tictactoe": Row(
@@ -171,14 +178,29 @@ ROWS = {
         "code, prediction game", "SmolLM2", "author's reward against a predictor that learns ↑",
         "reward/code_prediction/author", "grpo-code-game",
         (
-            *MBPP[:2], "players={author: author, predictor: predictor}", "mbpp.enabled=false",
-            "begin={author: 'scripted:474', predictor: 'scripted:474'}",
+            *MBPP[:2], *PREDICTION, "begin={author: 'scripted:474', predictor: 'scripted:474'}",
             "imitation={epochs: 3, lr: 2e-4, batch: 32}", "iterations=30",
             "games.code_prediction={style: short, timeout_s: 2, author_tokens: 192, "
             "predictor_tokens: 48, max_output: 24}",
-            "sampling.temperature=0.8", "collect.episodes=256", "learn.lr=1e-4",
+            "sampling.temperature=0.8", "collect.episodes=512", "collect.group=16",
+            "learn.epochs=2", "learn.lr=1e-4",
         ),
         then="prediction.py {run} mbpp.jsonl",
+    ),
+    "prediction-nano": Row(
+        "code, prediction game", "nano", "author's reward against a predictor that learns ↑",
+        "reward/code_prediction/author", "grpo-code-game",
+        (
+            *PREDICTION, "policy=nano",
+            "begin={author: 'scripted:400', predictor: 'scripted:2000'}",
+            "imitation={epochs: 10, lr: 2e-3, batch: 32}", "iterations=36",
+            "games.code_prediction={style: terse, timeout_s: 2, author_tokens: 4, "
+            "predictor_tokens: 5, max_output: 24}",
+            "sampling.temperature=1", "collect.episodes=768", "collect.group=32",
+            "learn.epochs=4", "learn.lr=4e-4", "learn.weights=full", "learn.packing=true",
+            "learn.tokens_per_batch=4096",
+        ),
+        then="prediction.py {run} mbpp.jsonl --limit 300",
     ),
 }  # fmt: skip
 

@@ -66,6 +66,7 @@ class OpponentsConfig(Section):
     matches: int = Field(20, ge=1)
     share: float = Field(0.5, ge=0, le=1)
     every: int = Field(20, ge=1)  # iterations between two additions to the league
+    start: bool = False  # the weights that a run begins with are the league's first members
     size: int = Field(8, ge=1)
     hard: float = Field(1.0, ge=0)  # how strongly opponents that beat us are preferred
 

@@ -177,7 +177,7 @@ async def _iterate(
                 _measure(parts, run.path, iteration), interrupt.GRACE_S
             )
     if joined:
-        await measure(parts, joined)
+        await measure(parts, parts.opponents.league)
         write_population(parts.opponents, run.path, iteration)
     ended = time.perf_counter()
     metrics |= timings(

@@ -161,7 +161,7 @@ def resume_from(run: RunDir, parts: Parts, wanted: str | None = None) -> int:
     """The iteration to go on after: that of the newest whole checkpoint, or of the one that is
     wanted by name. A run that has no checkpoint yet begins by making one."""
     if wanted is None:
-        step = resume_latest(run, partial(_load, run, parts), partial(parts.save, run))
+        step = resume_latest(run, partial(_load, run, parts), partial(_save_first, run, parts))
     else:
         step = checkpoint_names.find(run.checkpoints, wanted)
         _load(run, parts, wanted, *checkpoint.load(run.checkpoints, step))
@@ -170,6 +170,15 @@ def resume_from(run: RunDir, parts: Parts, wanted: str | None = None) -> int:
     checkpoint.point(run.checkpoints, "best", parts.guard.best_step)
     parts.name_checkpoints(run)
     return step
+
+
+def _save_first(run: RunDir, parts: Parts, step: int) -> None:
+    """The checkpoint that every roll-back and resumption can go back to, with a league that begins
+    with the first weights."""
+    if parts.config.opponents.start:
+        parts.opponents.grow(parts.learner.policies, step)
+        parts.engine.publish()
+    parts.save(run, step)
 
 
 def _load(

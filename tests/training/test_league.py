@@ -7,12 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from lives import train
 
 from sparring.core.game import Game, Outcome
 from sparring.core.scripted import ScriptedEngine
 from sparring.core.table import Table
 from sparring.core.types import Task
+from sparring.run import checkpoint
 from sparring.run.config import Config, OpponentsConfig
+from sparring.run.rundir import read_episodes
 from sparring.training.opponents import POPULATION, Opponents, measure, write_population
 
 
@@ -69,3 +73,21 @@ def test_mixtures_that_need_no_payoffs_play_no_matches() -> None:
     opponents = Opponents(OpponentsConfig(kind="league", mixture="uniform"), {})
     opponents.league = ["main@1", "main@2"]
     assert played(opponents, ["main@2"], {}).results == []
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_the_first_weights_may_be_met_from_the_first_game_on(tmp_path: Path, start: bool) -> None:
+    run = tmp_path / "run"
+    league = f"opponents={{kind: league, start: {start}, every: 9, share: 1}}"
+    life = train("kuhn", run, league, "iterations=1", "evaluate.games=0")
+    assert life.code == 0, life.err
+    met = {
+        tuple(sorted(e.seating.values())) for e in read_episodes(run / "episodes/000001.jsonl.gz")
+    }
+    assert met == {("main", "main@0") if start else ("main", "main")}
+    tensors, state = checkpoint.load(run / "checkpoints", 0)
+    assert state["opponents"]["league"] == (["main@0"] if start else [])
+    if start:
+        main, first = tensors["main.policy"], tensors["league.main@0"]
+        assert main.keys() == first.keys()
+        assert all(torch.equal(main[name], first[name]) for name in first)

@@ -17,8 +17,8 @@ KINDS = {
     "league": (
         "tictactoe",
         (
-            "opponents={kind: league, every: 1, size: 2, share: 0.7, mixture: nash, matches: 2, "
-            "players: [random]}",
+            "opponents={kind: league, start: true, every: 1, size: 2, share: 0.7, mixture: nash, "
+            "matches: 2, players: [random]}",
             "collect.episodes=16",
         ),
     ),
@@ -61,7 +61,7 @@ MOMENTS = {
         Moment("report.html"),  # when all is done but the telling
     ),
     "lora": (Moment("000003.jsonl.gz"), Moment(".step_000004.unfinished", 4)),
-    "league": (Moment("000003.jsonl.gz"), Moment("000006.jsonl.gz")),
+    "league": (Moment("000001.jsonl.gz"), Moment("000003.jsonl.gz"), Moment("000006.jsonl.gz")),
     "memory": (Moment("000004.jsonl.gz"), Moment(".step_000006.unfinished", 6)),
     "mixed": (Moment("000003.jsonl.gz"),),
     "filtered": (Moment("000004.jsonl.gz"),),
