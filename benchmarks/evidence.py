@@ -61,11 +61,11 @@ GSM8K = (
     "tasks.source=gsm8k_train.jsonl", "math.gsm8k.data=gsm8k_test.jsonl", "iterations=2",
     "math.sft.epochs=2", "math.sft.lr=4e-4", "math.sft.batch=64", "math.rollouts.questions=2000",
 )  # fmt: skip
-# Four games of five are against the other's start: an author finds programs that nobody predicts,
+# Nine games of ten are against the other's start: an author finds programs that nobody predicts,
 # and a predictor that met only those would learn nothing and forget what it knew.
 PREDICTION = (
     "players={author: author, predictor: predictor}", "mbpp.enabled=false",
-    "opponents={kind: league, start: true, share: 0.8, every: 1000}",
+    "opponents={kind: league, start: true, share: 0.9, every: 1000}",
     "learn.minibatches=2",
 )  # fmt: skip
 MBPP = ("tasks.source=mbpp.jsonl", "tasks.split=train+validation+prompt", "tasks.holdout=0")
@@ -196,11 +196,11 @@ ROWS = {
             "imitation={epochs: 10, lr: 2e-3, batch: 32}", "iterations=36",
             "games.code_prediction={style: terse, timeout_s: 2, author_tokens: 4, "
             "predictor_tokens: 5, max_output: 24}",
-            "sampling.temperature=1", "collect.episodes=768", "collect.group=32",
+            "sampling.temperature=1", "collect.episodes=1024", "collect.group=64",
             "learn.epochs=4", "learn.lr=4e-4", "learn.weights=full", "learn.packing=true",
             "learn.tokens_per_batch=4096",
         ),
-        then="prediction.py {run} mbpp.jsonl --limit 300",
+        then="prediction.py {run} mbpp.jsonl",
     ),
 }  # fmt: skip
 
