@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from contextvars import ContextVar
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
@@ -91,7 +91,7 @@ class Table:
         self._outside = outside or nullcontext
         self._rulings: list[_Ruling] = []
         self._asking: list[tuple[_Ruling | None, asyncio.Task[Any] | None]] = []  # and by whom
-        self._awaiting: list[asyncio.Task[Any] | None] = []  # tasks that wait for an answer
+        self._awaiting: list[asyncio.Task[Any] | None] = []  # tasks that wait for a judge
         self._closed = False
         self._stages = stages  # whose turns train; None: all, and those without a stage always
         self._players = {
@@ -109,14 +109,16 @@ class Table:
         """Await a judge. Engines hold their next batch for it, so that runs repeat exactly;
         a `Verdict`, or a list of them, goes on the episode's record. Players may be asked in it:
         while a judge waits for an engine, no engine waits for the judge."""
+        self._check_open()
         mine = _Ruling(_tasks_of(ruling), within=_ruling.get())
         outer = _ruling.set(mine)
         self._rulings.append(mine)
         self._hold_engines()
+        self._awaiting.append(task := asyncio.current_task())
         try:
-            with self._waiting():
-                result = await ruling
+            result = await ruling
         finally:
+            self._awaiting.remove(task)
             self._rulings.remove(mine)
             mine.hold.close()
             _ruling.reset(outer)
@@ -153,8 +155,7 @@ class Table:
             history=history,
             view=view,
         )
-        with self._waiting():
-            turn = await self._answer(request)
+        turn = await self._answer(request)
         turn.stage = stage
         turn.truncated = request.sampling.truncated and bool(turn.token_ids)
         if not turn.prompt_ids:
@@ -167,6 +168,7 @@ class Table:
         return turn
 
     async def _answer(self, request: Request) -> Turn:
+        self._check_open()
         asking = (_ruling.get(), asyncio.current_task())
         self._asking.append(asking)
         self._hold_engines()
@@ -198,7 +200,8 @@ class Table:
         later batch, and none is made any more."""
         self._closed = True
         self._players.clear()  # table and players would keep each other, and all turns, in memory
-        left = [task for task in set(self._awaiting) if task and task is not asyncio.current_task()]
+        waiting = {task for _, task in self._asking}.union(self._awaiting)
+        left = [task for task in waiting if task and task is not asyncio.current_task()]
         for task in left:
             task.cancel()
         if left:
@@ -207,16 +210,6 @@ class Table:
     def _check_open(self) -> None:
         if self._closed:
             raise asyncio.CancelledError("the game is over")
-
-    @contextmanager
-    def _waiting(self) -> Iterator[None]:
-        self._check_open()
-        task = asyncio.current_task()
-        self._awaiting.append(task)
-        try:
-            yield
-        finally:
-            self._awaiting.remove(task)
 
 
 def _messages(prompt: str | Sequence[Message]) -> list[Message]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.clock import Clock
@@ -36,8 +36,10 @@ class Players(OwnEngine):
 
     async def act(self, request: Request) -> Turn:
         server = self.servers.get(request.policy)
+        if server is None and self.own.clock:
+            return await self.own.act(request)
         if server is None:
-            with nullcontext() if self.own.clock else self.clock.generating():
+            with self.clock.generating():
                 return await self.own.act(request)
         # The own engine's next batch waits for this game too, so that batches do not depend on
         # how fast a server is.

@@ -96,12 +96,12 @@ def collate(
 ) -> Batch:
     """One row per sequence; or, given a width, as many in a row as fit in their order. `width_of`
     says how wide rows of so many tokens are."""
-    lengths = [len(s.ids) for s in samples]
+    first = list(map(_first, samples))  # what stands before is often most of a sample
+    lengths = [len(s.ids) - start for s, start in zip(samples, first, strict=True)]
     sample_L = np.repeat(np.arange(len(samples)), lengths)
-    position_L = np.arange(sum(lengths)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    mask_L = np.frombuffer(b"".join(bytes(s.mask) for s in samples), np.bool_)
-    learned_L = mask_L & (position_L > 0)
-    selected = learned_L.tobytes()
+    position_L = np.arange(sum(lengths)) + np.repeat(first - np.cumsum(lengths) + lengths, lengths)
+    selected = b"".join(bytes(s.mask[start:]) for s, start in zip(samples, first, strict=True))
+    learned_L = np.frombuffer(selected, np.bool_)
     sample_N, from_N = sample_L[learned_L], position_L[learned_L] - 1
     packed = None
     if width is None:
@@ -114,14 +114,17 @@ def collate(
     heated = any(s.temperature != 1 for s in samples)
 
     def of_learned(lists: Iterable[Sequence[float]], dtype: Any = np.float32) -> Tensor:
-        chosen = compress(chain.from_iterable(lists), selected)
+        rest = (x[start:] for x, start in zip(lists, first, strict=True))
+        chosen = compress(chain.from_iterable(rest), selected)
         return _send(np.fromiter(chosen, dtype, len(sample_N)), device)
 
     def judged(lists: Iterable[Sequence[float]]) -> Tensor:
         given = list(lists)
         if not any(given):
             return torch.zeros(len(sample_N), device=device)
-        return of_learned(x if x else [0.0] * n for x, n in zip(given, lengths, strict=True))
+        return of_learned(
+            x if x else [0.0] * len(s.ids) for x, s in zip(given, samples, strict=True)
+        )
 
     return Batch(
         ids_RT=_send(ids_RT, device),
@@ -139,17 +142,18 @@ def collate(
         value_N=judged(s.values if s.returns else [] for s in samples),
         return_N=judged(s.returns for s in samples),
         samples=len(samples),
-        allowed_NA=_allowed(samples, learned_L, device),
+        allowed_NA=_allowed(samples, first, selected, device),
     )
 
 
 def _allowed(
-    samples: Sequence[Sample], learned_L: np.ndarray, device: torch.device | str
+    samples: Sequence[Sample], first: Sequence[int], selected: bytes, device: torch.device | str
 ) -> Tensor | None:
     if not any(s.allowed for s in samples):
         return None
-    flat = chain.from_iterable(s.allowed + [[]] * (len(s.ids) - len(s.allowed)) for s in samples)
-    lists = list(compress(flat, learned_L))
+    whole = (s.allowed + [[]] * (len(s.ids) - len(s.allowed)) for s in samples)
+    rest = (lists[start:] for lists, start in zip(whole, first, strict=True))
+    lists = list(compress(chain.from_iterable(rest), selected))
     most = max(map(len, lists))
     padded = [tokens + [-1] * (most - len(tokens)) for tokens in lists]
     return _send(np.array(padded, dtype=np.int64).reshape(len(lists), most), device)
@@ -167,9 +171,14 @@ def _one_each(
     return ids_RT, np.array([rows[key] for key in keys])
 
 
+def _first(sample: Sample) -> int:
+    """Where the first token to learn from is: one that nothing precedes cannot be."""
+    return sample.mask.index(1, 1) if 1 in sample.mask[1:] else len(sample.ids) - 1
+
+
 def _halves(sample: Sample) -> Halves:
     """What is seen before anything is learned from, and what is seen after."""
-    first = sample.mask.index(1, 1) if 1 in sample.mask[1:] else len(sample.ids) - 1
+    first = _first(sample)
     return tuple(sample.ids[:first]), tuple(sample.ids[first:-1])
 
 
