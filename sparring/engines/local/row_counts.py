@@ -20,7 +20,10 @@ _TRIED = 3  # groups of rows of each size
 # Rows of products. Without split-K few rows can be slower than more, for too few of a GPU's
 # processors work then: each size is timed, and padded to the fastest that holds as many.
 SIZES = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
-NOISE = 0.05  # of a step's seconds: sizes that differ by less are equally fast
+# Of a step's seconds: sizes that differ by less are equally fast. Where others use the GPU too a
+# clock is not steady; a size that a library has no good way for takes two or three times as long.
+NOISE = 0.25
+_ROUNDS = 3  # of timing all sizes: what others do meanwhile must not fall on one of them
 READ = 8192  # tokens of prompts in a pass, on a GPU
 
 
@@ -75,7 +78,8 @@ class RowCounts:
             most = min(self._max_rows, self.most)
             largest = min(size for size in self.sizes if size >= most)
             met = [size for size in self.sizes if size <= largest]
-            self._seconds = {size: seconds(size) for size in reversed(met)}
+            timed = [{size: seconds(size) for size in reversed(met)} for _ in range(_ROUNDS)]
+            self._seconds = {size: min(took[size] for took in timed) for size in met}
             self._fastest = fastest_sizes(met, self._seconds.__getitem__)
 
     def seconds(self, rows: int) -> float:

@@ -12,13 +12,28 @@ from sparring.engines.local.runner import Runner
 
 
 def test_steps_are_padded_to_the_fastest_size_that_holds_their_rows() -> None:
-    seconds = {16: 3.0, 32: 5.0, 64: 2.0, 128: 2.7, 192: 2.4, 256: 4.0}
+    seconds = {16: 3.0, 32: 5.0, 64: 2.0, 128: 3.2, 192: 2.4, 256: 4.0}
     expected = {16: 64, 32: 64, 64: 64, 128: 192, 192: 192, 256: 256}
     assert fastest_sizes(list(seconds), seconds.__getitem__) == expected
     for size, best in expected.items():  # none is slower than a larger one
         assert seconds[best] == min(took for more, took in seconds.items() if more >= size)
     assert fastest_sizes([8, 16], lambda size: 1.0) == {8: 8, 16: 16}, "equal: no more than needed"
-    assert fastest_sizes([8, 16], {8: 1.03, 16: 1.0}.__getitem__) == {8: 8, 16: 16}, "noise"
+    assert fastest_sizes([8, 16], {8: 1.2, 16: 1.0}.__getitem__) == {8: 8, 16: 16}, "noise"
+
+
+def test_what_disturbs_one_round_of_timing_pads_nothing() -> None:
+    """As on a GPU that others use too: a run had padded all its steps to 1,024 rows."""
+    counts = RowCounts(None, torch.device("cuda"), max_rows=64, invariant=False)
+    counts.sizes, calls = [16, 32, 64], list[int]()
+
+    def seconds(size: int) -> float:
+        calls.append(size)
+        busy = 5.0 if len(calls) <= 2 or 5 <= len(calls) <= 7 else 1.0
+        return busy * (1 + size / 1000)
+
+    counts.time(seconds)
+    assert [counts.padded(rows) for rows in (3, 17, 33)] == [16, 32, 64]
+    assert counts.seconds(20) == pytest.approx(1.032)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="takes sizes to agree that do on a CPU")
@@ -41,4 +56,4 @@ def test_a_timed_size_is_used_and_moves_no_digit(make_policies, monkeypatch) -> 
     step = runner._step_of
     monkeypatch.setattr(runner, "_step_of", lambda size, far: sizes.append(size) or step(size, far))
     assert digits(asyncio.run(talk(engine, 2, ("main", "rival")))) == digits(plain)
-    assert set(sizes) == {32} and timed == [64, 32, 16, 8], "once, and none that cannot be met"
+    assert set(sizes) == {32} and timed == [64, 32, 16, 8] * 3, "once, and none that cannot be met"
