@@ -70,8 +70,9 @@ class Plugin:
     translations: Sequence[str] = ()  # what to write instead of a config of another shape, or None
     environment: Mapping[str, str] = field(default_factory=dict)  # variable -> dotted config key
     readers: Mapping[str, str] = field(default_factory=dict)  # file suffix -> Path -> rows
+    problems: Mapping[str, str] = field(default_factory=dict)  # `shipped:NAME` made by rule: rows
     recipes: str = "recipes"
-    data: str = "data"  # what `shipped:NAME` finds
+    data: str = "data"  # what else `shipped:NAME` finds
 
     def folder(self, name: str) -> Path:
         spec = importlib.util.find_spec(self.package)

@@ -109,7 +109,7 @@ def _order(count: int, seed: int, turn: int) -> tuple[int, ...]:
 def read_rows(source: str, split: str | None) -> list[dict[str, Any]]:
     """The rows of a source as they are, of one split or of all."""
     if source == "shipped" or source.startswith("shipped:"):
-        return _read_file(_shipped(source.partition(":")[2] or "python"))
+        return _shipped(source.partition(":")[2] or "python")
     path = Path(source).expanduser()
     if path.is_file():
         return _read_file(path)
@@ -120,12 +120,15 @@ def read_rows(source: str, split: str | None) -> list[dict[str, Any]]:
     return _take_split(_load_hub(source), source, split)
 
 
-def _shipped(name: str) -> Path:
+def _shipped(name: str) -> list[dict[str, Any]]:
+    made = {key: where for plugin in plugins() for key, where in plugin.problems.items()}
+    if name in made:
+        return list(load(made[name])())
     folders = [plugin.folder(plugin.data) for plugin in plugins()]
     known = {file.stem: file for folder in folders for file in folder.glob("*.json*")}
     if name not in known:
-        raise ConfigError(f"no problems {name!r} are shipped; {nearest(name, known)}")
-    return known[name]
+        raise ConfigError(f"no problems {name!r} are shipped; {nearest(name, {*known, *made})}")
+    return _read_file(known[name])
 
 
 def _read_file(path: Path) -> list[dict[str, Any]]:

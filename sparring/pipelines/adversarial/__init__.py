@@ -7,6 +7,7 @@ plugin = Plugin(
     package=__name__,
     games={"adversarial_tests": "sparring.pipelines.adversarial.game:AdversarialTests"},
     readers={".json": "sparring.pipelines.adversarial.problems:read_problems"},
+    problems={"lists": "sparring.pipelines.adversarial.list_problems:problems"},
     closings=["sparring.pipelines.adversarial.crossplay:closing"],
     measures=["sparring.pipelines.adversarial.report:MEASURES"],
     report=["sparring.pipelines.adversarial.report:section"],

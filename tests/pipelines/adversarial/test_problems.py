@@ -16,7 +16,9 @@ from sparring.judge.python.judge import Judge
 from sparring.judge.sandbox import probe
 from sparring.pipelines.adversarial.problems import (
     convert_mbpp,
+    fault,
     full_problem,
+    function_name,
     need_references,
     parameters,
 )
@@ -53,6 +55,20 @@ def test_the_shipped_problems_are_enough_and_all_hold() -> None:
         assert len(full_problem(task).tests) >= 3 and task.data["tags"]
     need_references(tasks, Judge(timeout_s=3))
     need_references(load_tasks("shipped:digits"), Judge(timeout_s=3))
+
+
+def test_problems_on_lists_hold_and_no_constant_passes_two_tests() -> None:
+    tasks = load_tasks("shipped:lists")
+    rows = [task.data for task in tasks]
+    for key in ("id", "description", "reference_solution"):
+        assert len({row[key] for row in rows}) == len(rows) > 200
+    for row in rows:
+        assert not fault(row)
+        scope: dict[str, Any] = {}
+        exec("\n".join([row["reference_solution"], *row["baseline_tests"]]), scope)
+        name = function_name(row["function_signature"])
+        assert scope[name]([]) in (0, []), "an empty list is a fair test too"
+        assert len({test.partition(" == ")[2] for test in row["baseline_tests"]}) == 3
 
 
 def test_a_file_in_the_sources_form_is_read(tmp_path: Path) -> None:
