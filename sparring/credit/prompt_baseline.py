@@ -37,13 +37,14 @@ class PromptBaseline(Credit):
 
     def _episode(self, episode: Episode, learned: set[str]) -> list[float]:
         """Backwards over each seat's turns: A = δ + trace · A of the next, δ prompt to prompt."""
-        roles = dict(self.roles.baselines)
-        self.roles.update(episode, learned)
         keys = [self._key(episode.game, turn) for turn in episode.turns]
         values = [
-            self.prompts.get(key, (roles.get(f"{episode.game}/{turn.seat}", 0.0), 0))[0]
+            self.prompts[key][0]
+            if key in self.prompts
+            else self.roles.baselines.get(f"{episode.game}/{turn.seat}", 0.0)
             for key, turn in zip(keys, episode.turns, strict=True)
         ]
+        self.roles.update(episode, learned)
         advantages = [0.0] * len(keys)
         later: dict[str, tuple[float, float]] = {}  # seat -> value and advantage of its next turn
         for i in reversed(range(len(keys))):

@@ -45,6 +45,7 @@ from sparring.training.state import Parts, build, resume_from, roll_back, stop_i
 Progress = Callable[[dict[str, Any]], None]
 log = logging.getLogger(__name__)
 YOUNG = 500_000  # objects that an iteration may make before they are scanned for garbage
+FULL = 10  # iterations from one scan of all objects to the next
 
 
 def train(
@@ -121,7 +122,8 @@ async def _loop(
 
     async def step(indices: range) -> None:
         await _iterate(run, parts, tracking, batches, progress, indices)
-        gc.collect()  # now that its games are gone
+        # Now that its games are gone; what has been kept for long is looked through now and then.
+        gc.collect(2 if indices.stop % FULL == 0 else 1)
 
     try:
         with _rare_garbage_collection():
