@@ -175,7 +175,7 @@ ROWS = {
         ),
     ),
     "prediction": Row(
-        "code, prediction game", "SmolLM2", "author's reward against a predictor that learns ↑",
+        "code, prediction game", "SmolLM2", "author's reward, all games ↑",
         "reward/code_prediction/author", "grpo-code-game",
         (
             *MBPP[:2], *PREDICTION, "begin={author: 'scripted:474', predictor: 'scripted:474'}",
@@ -188,7 +188,7 @@ ROWS = {
         then="prediction.py {run} mbpp.jsonl",
     ),
     "prediction-nano": Row(
-        "code, prediction game", "nano", "author's reward against a predictor that learns ↑",
+        "code, prediction game", "nano", "author's reward, all games ↑",
         "reward/code_prediction/author", "grpo-code-game",
         (
             *PREDICTION, "policy=nano",
