@@ -162,6 +162,16 @@ ROWS = {
             "schedule.discriminator=2", "schedule.generator=3",
         ),
     ),
+    "adversary-lists": Row(
+        "adversary, problems on lists", "SmolLM2", "held-out tests passed, from imitation on ↑",
+        "eval/adversarial_tests/held_out/pass_rate_baseline", "adversarial-warm",
+        (
+            "tasks.source=shipped:lists", "tasks.holdout=0.3", "curriculum={}",
+            "begin={generator: 'perfect:60', discriminator: 'perfect:100'}",
+            "imitation={epochs: 1, lr: 3e-4, batch: 16}", "evaluate.games=73",
+            "evaluate.ladder=73", "schedule.discriminator=2", "schedule.generator=3",
+        ),
+    ),
     "code": Row(
         "code", "SmolLM2", "MBPP passed ↑", "mbpp_eval/pass_rate", "grpo-code-execution"
     ),
