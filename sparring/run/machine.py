@@ -25,6 +25,8 @@ _AMPERE = (8, 0)  # the first CUDA capability with bf16 in hardware; older ones 
 _TURING_AND_VOLTA = (7, 0)  # the first with fast float16
 # GPU memory in GB, at least -> replies at once (each holds its key-value cache), tokens per pass
 _ROOM = ((120, 1024, 65536), (60, 1024, 32768), (30, 512, 16384), (0, 128, 4096))
+_KEPT_BYTES = 64 << 20  # of freed memory that need not go back to the system
+_MALLINFO = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
 _CPU_ROOM = (512, 2048)  # SmolLM2 keeps 1.5 MB of a token for its backward pass
 
 
@@ -204,10 +206,23 @@ def detect(*, look_for_network: bool = False) -> Machine:
 
 
 def release_free_memory() -> None:
-    """Give freed memory back to the system. The C library keeps what lies between blocks in use,
-    and tensors of ever other sizes leave more and more of it."""
+    """Give freed memory back to the system, where it is much. The C library keeps what lies between
+    blocks in use, and tensors of ever other sizes leave more and more of it; a small model would
+    only have to ask for it again, page by page."""
+    library = ctypes.CDLL(None)
     with suppress(AttributeError):  # glibc's alone
-        ctypes.CDLL(None).malloc_trim(0)
+        if not hasattr(library, "mallinfo2") or _free_bytes(library) > _KEPT_BYTES:
+            library.malloc_trim(0)
+
+
+def _free_bytes(library: Any) -> int:
+    """What the C library holds and nobody uses."""
+
+    class Mallinfo(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_size_t) for name in _MALLINFO]
+
+    library.mallinfo2.restype = Mallinfo
+    return int(library.mallinfo2().fordblks)
 
 
 @cache

@@ -131,9 +131,10 @@ def fastest_sizes(sizes: Sequence[int], seconds: Callable[[int], float]) -> dict
 def invariant_step(decoder: Decoder) -> tuple[int, bool]:
     """The smallest number all of whose multiples agree, on a CPU; and whether there is one."""
     device = torch.device("cpu")
+    products = [(linear, *_rows(decoder, linear, 256, 256, device)) for linear, _ in _all(decoder)]
     for step in (4, 8, 16, 32):
         sizes = [step * n for n in (1, 2, 3, 5, 8)]
-        if all(_agree(decoder, size, 256, device) for size in sizes):
+        if all(_same_rows(*product, size) for size in sizes for product in products):
             return step, True
     log.warning(
         "on this processor a row of a matrix product depends on how many rows there are: "
@@ -143,22 +144,36 @@ def invariant_step(decoder: Decoder) -> tuple[int, bool]:
 
 
 def _agree(decoder: Decoder, size: int, reference: int, device: torch.device) -> bool:
-    for linear, width, head in _shapes(decoder):
-        if head and size > HEAD_ROWS:
-            continue
-        rows = max(size, reference)
-        generator = torch.Generator(device).manual_seed(0)
-        like = decoder.embedding
-        x = torch.randn(rows, width, generator=generator, device=device).to(like.dtype)
-        adapter = None if not linear.adapters else torch.zeros_like(x[:, 0], dtype=torch.int64)
-        whole = _product(linear, x, adapter, reference)
-        for start in range(0, min(rows, _TRIED * size), size):
-            part = slice(start, start + size)
-            if start + size > rows:
-                break
-            theirs = None if adapter is None else adapter[part]
-            if not torch.equal(linear(x[part], theirs), whole[part]):
-                return False
+    rows = max(size, reference)
+    return all(
+        _same_rows(linear, *_rows(decoder, linear, rows, reference, device), size)
+        for linear, head in _all(decoder)
+        if not head or size <= HEAD_ROWS
+    )
+
+
+def _rows(
+    decoder: Decoder, linear: Linear, rows: int, reference: int, device: torch.device
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Rows for a matrix, the adapter of each, and their products, so many rows at a time."""
+    generator = torch.Generator(device).manual_seed(0)
+    x = torch.randn(rows, linear.weight.shape[1], generator=generator, device=device)
+    x = x.to(decoder.embedding.dtype)
+    adapter = None if not linear.adapters else torch.zeros_like(x[:, 0], dtype=torch.int64)
+    return x, adapter, _product(linear, x, adapter, reference)
+
+
+def _same_rows(
+    linear: Linear, x: Tensor, adapter: Tensor | None, whole: Tensor, size: int
+) -> bool:
+    """Whether the first groups of so many rows have the same bits as among all rows."""
+    for start in range(0, min(len(x), _TRIED * size), size):
+        part = slice(start, start + size)
+        if start + size > len(x):
+            break
+        theirs = None if adapter is None else adapter[part]
+        if not torch.equal(linear(x[part], theirs), whole[part]):
+            return False
     return True
 
 
@@ -167,13 +182,13 @@ def _product(linear: Linear, x: Tensor, adapter: Tensor | None, size: int) -> Te
     return torch.cat([linear(x[p], None if adapter is None else adapter[p]) for p in parts])
 
 
-def _shapes(decoder: Decoder) -> Iterator[tuple[Linear, int, bool]]:
-    """One matrix of each shape, and the head."""
+def _all(decoder: Decoder) -> Iterator[tuple[Linear, bool]]:
+    """One matrix of each shape, and the head, which is said of it."""
     seen = set()
     for layer in decoder.layers:
         for linear in layer.linears:
             key = linear.weight.shape, linear.bias is None
             if key not in seen:
                 seen.add(key)
-                yield linear, linear.weight.shape[1], False
-    yield Linear([], decoder.head, None), decoder.head.shape[1], True
+                yield linear, False
+    yield Linear([], decoder.head, None), True

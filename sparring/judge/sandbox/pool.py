@@ -23,6 +23,7 @@ __all__ = ["Execution", "Limits", "Pool"]
 
 SLOW_S = 0.25  # after this long an execution no longer holds up the queue
 PATROL_S = 0.2
+FORKS = 4  # of one jail under way, before there is another one
 
 
 class Pool:
@@ -57,7 +58,6 @@ class Pool:
         self._fast = asyncio.Semaphore(self.workers)
         self._slow = 0  # executions that have left the queue's way and still run
         self._slow_jobs: set[Running] = set()
-        self._turn = 0
         self._patrol: asyncio.Task[None] | None = None
         self._null = os.open(os.devnull, os.O_RDONLY)
 
@@ -82,8 +82,7 @@ class Pool:
             self._null = -1
 
     async def _zygote(self, hash_seed: int) -> Zygote:
-        self._turn += 1
-        key = (hash_seed, self._turn % (self.width if hash_seed == 0 else 1))
+        key = (hash_seed, 0 if hash_seed else self._least_busy())
         ready = self._zygotes.get(key)
         if ready is not None and ready.alive:
             return ready
@@ -93,6 +92,15 @@ class Pool:
                 self._retire()
                 zygote = self._zygotes[key] = await self._started(hash_seed)
         return zygote
+
+    def _least_busy(self) -> int:
+        """Which jail forks next: the one with the fewest forks, or a new one where all have some to
+        do. To start one takes as long as dozens of forks."""
+        ready = {n: len(z.jobs) for (seed, n), z in self._zygotes.items() if not seed and z.alive}
+        least = min(ready, key=lambda n: (ready[n], n), default=0)
+        if len(ready) == self.width or ready.get(least, FORKS) < FORKS:
+            return least
+        return next(n for n in range(self.width) if n not in ready)
 
     async def _started(self, hash_seed: int) -> Zygote:
         """A jail that is ready; one that died as it started is replaced, once."""
