@@ -22,7 +22,7 @@ os.environ.setdefault(
 import pytest
 import torch
 import typer.testing
-from workers import pytest_addoption, pytest_configure, pytest_runtestloop  # noqa: F401
+from workers import pytest_addoption, pytest_runtestloop  # noqa: F401
 
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Table

@@ -3,19 +3,22 @@ heavy imports behind it, which makes a life cost a fraction of a second instead 
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import pkgutil
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import forkserver
+from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -223,6 +226,35 @@ def start_server() -> None:
     del os.environ["PYTHONPATH"]
     if paths is not None:
         os.environ["PYTHONPATH"] = paths
+
+
+def fork_server() -> None:
+    """The same server as a fork of this process, which has most of it imported."""
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    resource_tracker.ensure_running()
+    with socket.socket(socket.AF_UNIX) as listener:
+        address = connection.arbitrary_address("AF_UNIX")
+        listener.bind(address)
+        listener.listen()
+        ended, alive = os.pipe()  # the server ends when nobody is left who could write into it
+        server._forkserver_pid = os.fork()
+        if server._forkserver_pid == 0:
+            try:
+                server._forkserver_pid = None
+                os.close(alive)
+                _without_pytest()
+                forkserver.main(listener.fileno(), ended, PRELOADED)
+            finally:
+                os._exit(1)
+        os.close(ended)
+    server._forkserver_address, server._forkserver_alive_fd = address, alive
+
+
+def _without_pytest() -> None:
+    """What it has put in place of the interpreter's own, put back."""
+    logging.root.handlers.clear()
+    sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
+    threading.excepthook = threading.__excepthook__
 
 
 def share_server() -> None:

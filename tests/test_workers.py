@@ -8,9 +8,9 @@ from pathlib import Path
 
 CONFTEST = """
 import lives
-from workers import pytest_addoption, pytest_configure, pytest_runtestloop
+from workers import pytest_addoption, pytest_runtestloop
 
-lives.start_server = lives.share_server = lambda: None  # no test below begins a life
+lives.fork_server = lives.share_server = lambda: None  # no test below begins a life
 """
 FIRST = """
 import os

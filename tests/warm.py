@@ -39,7 +39,6 @@ nano_tokenizer().apply_chat_template([{"role": "user", "content": ""}], tokenize
 
 # This folder was named there so that the server finds this module; a life has no use for it.
 _here = str(Path(__file__).parent)
-_others = [path for path in os.environ["PYTHONPATH"].split(os.pathsep) if path != _here]
-os.environ["PYTHONPATH"] = os.pathsep.join(_others)
-if not _others:
-    del os.environ["PYTHONPATH"]
+_paths = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
+if _others := [path for path in _paths if path not in ("", _here)]:
+    os.environ["PYTHONPATH"] = os.pathsep.join(_others)

@@ -23,11 +23,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--workers", type=int, default=0, metavar="N", help="files in N processes")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("workers"):
-        lives.start_server()  # it imports while this process collects
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     count = session.config.getoption("workers")
@@ -39,6 +34,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     queue = Queue(list(files.values()))
     gc.collect()
     gc.freeze()  # what was imported and collected stays: no process has to look through it again
+    lives.fork_server()
     workers = [Worker(session, queue) for _ in range(min(count, len(files)))]
     try:
         while workers:

@@ -26,7 +26,7 @@ _TURING_AND_VOLTA = (7, 0)  # the first with fast float16
 # GPU memory in GB, at least -> replies at once (each holds its key-value cache), tokens per pass
 _ROOM = ((120, 1024, 65536), (60, 1024, 32768), (30, 512, 16384), (0, 128, 4096))
 _KEPT_BYTES = 64 << 20  # of freed memory that need not go back to the system
-_MALLINFO = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+_TEN = [(f"figure_{n}", ctypes.c_size_t) for n in range(10)]
 _CPU_ROOM = (512, 2048)  # SmolLM2 keeps 1.5 MB of a token for its backward pass
 
 
@@ -216,13 +216,9 @@ def release_free_memory() -> None:
 
 
 def _free_bytes(library: Any) -> int:
-    """What the C library holds and nobody uses."""
-
-    class Mallinfo(ctypes.Structure):
-        _fields_ = [(name, ctypes.c_size_t) for name in _MALLINFO]
-
-    library.mallinfo2.restype = Mallinfo
-    return int(library.mallinfo2().fordblks)
+    """What the C library holds and nobody uses: the ninth of the ten figures that it keeps."""
+    library.mallinfo2.restype = type("Mallinfo", (ctypes.Structure,), {"_fields_": _TEN})
+    return int(library.mallinfo2().figure_8)
 
 
 @cache

@@ -163,9 +163,7 @@ def _rows(
     return x, adapter, _product(linear, x, adapter, reference)
 
 
-def _same_rows(
-    linear: Linear, x: Tensor, adapter: Tensor | None, whole: Tensor, size: int
-) -> bool:
+def _same_rows(linear: Linear, x: Tensor, adapter: Tensor | None, whole: Tensor, size: int) -> bool:
     """Whether the first groups of so many rows have the same bits as among all rows."""
     for start in range(0, min(len(x), _TRIED * size), size):
         part = slice(start, start + size)
