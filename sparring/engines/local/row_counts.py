@@ -5,7 +5,11 @@ the model's own matrices, and what does not agree is not used."""
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -130,7 +134,30 @@ def fastest_sizes(sizes: Sequence[int], seconds: Callable[[int], float]) -> dict
 
 def invariant_step(decoder: Decoder) -> tuple[int, bool]:
     """The smallest number all of whose multiples agree, on a CPU; and whether there is one."""
-    device = torch.device("cpu")
+    matrices = [_layout(linear) for linear, _ in _all(decoder)]
+    layouts = (*matrices, decoder.embedding.dtype)
+    return _invariant_step(_Tried(layouts, torch.get_num_threads(), weakref.proxy(decoder)))
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What decides in which order products are summed up, and a model to try it on."""
+
+    layouts: tuple[Any, ...]
+    threads: int
+    decoder: Decoder = field(compare=False)
+
+
+def _layout(linear: Linear) -> tuple[Any, ...]:
+    pair = (tensor for pair in linear.adapters for tensor in pair)
+    tensors = [linear.weight, *([] if linear.bias is None else [linear.bias]), *pair]
+    kinds = ((t.shape, t.stride(), t.dtype, t.data_ptr() % 64) for t in tensors)
+    return (linear.bias is None, len(linear.narrow), *kinds)
+
+
+@cache  # a league has a model for each of its members
+def _invariant_step(tried: _Tried) -> tuple[int, bool]:
+    decoder, device = tried.decoder, torch.device("cpu")
     products = [(linear, *_rows(decoder, linear, 256, 256, device)) for linear, _ in _all(decoder)]
     for step in (4, 8, 16, 32):
         sizes = [step * n for n in (1, 2, 3, 5, 8)]
