@@ -173,7 +173,7 @@ def _one_each(
 
 def _first(sample: Sample) -> int:
     """Where the first token to learn from is: one that nothing precedes cannot be."""
-    return sample.mask.index(1, 1) if 1 in sample.mask[1:] else len(sample.ids) - 1
+    return sample.mask.index(1, 1) if 1 in sample.mask[1:] else max(1, len(sample.ids) - 1)
 
 
 def _halves(sample: Sample) -> Halves:

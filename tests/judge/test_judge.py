@@ -155,13 +155,21 @@ def test_a_jail_killed_as_it_starts_is_replaced(monkeypatch: pytest.MonkeyPatch)
 
 
 def no_process_of_group(leader: int) -> bool:
-    """Zombies do not count: whoever inherits them may reap them late."""
-    states = []
+    """Soon, for what was killed may take a moment to die on a busy machine. Zombies do not count:
+    whoever inherits them may reap them late."""
+    deadline = time.monotonic() + 10
+    while (alive := _states_of_group(leader) - {"Z", "X"}) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive
+
+
+def _states_of_group(leader: int) -> set[str]:
+    states = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             state, _, group = path.read_text().rpartition(")")[2].split()[:3]
-            states += [state] if int(group) == leader else []
-    return set(states) <= {"Z", "X"}
+            states |= {state} if int(group) == leader else set()
+    return states
 
 
 @jail

@@ -45,6 +45,13 @@ def test_a_mask_with_holes_scores_only_what_was_said():
     assert batch.advantage_N.tolist() == [3.0, 4.0]
 
 
+def test_a_token_that_nothing_precedes_is_not_learned_from():
+    alone = Sample("main", [5], [1], [1.0], [0.0])
+    other = Sample("main", [7, 8], [0, 1], [0.0, 2.0], [0.0, -1.0])
+    batch = collate([alone, other], pad=0, device="cpu")
+    assert batch.target_N.tolist() == [8] and batch.advantage_N.tolist() == [2.0]
+
+
 def test_the_budget_holds_and_nothing_is_lost(make_samples):
     samples = make_samples(40)
     batches = by_budget(samples, 60)
