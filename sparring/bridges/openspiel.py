@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import pyspiel
 
 from sparring.bridges.openspiel_loading import ORDINALS, load_spiel
-from sparring.bridges.openspiel_words import (
+from sparring.bridges.openspiel_prompts import (
     RULES,
     action_names,
     code_length,

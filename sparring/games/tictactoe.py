@@ -111,12 +111,12 @@ def terse(board: str) -> str:
 
 
 @functools.cache
-def seen(board: str) -> View:
+def view_of(board: str) -> View:
     return View(state=board, actions=tuple(map(str, legal(board))))
 
 
 @functools.cache
-def written(board: str, style: str) -> str:
+def prompt_of(board: str, style: str) -> str:
     """The prompt of the player to move."""
     me = mover(board)
     if style == "terse":
@@ -201,7 +201,7 @@ class TicTacToe(Game):
         return grow(Tree(self.seats, forfeits, self.limits()), EMPTY, expand, same=str)
 
     def view(self, board: str) -> View:
-        return seen(board)
+        return view_of(board)
 
     def measures(self, episodes: Sequence[Episode], policy: str) -> dict[str, float]:
         against = [e for e in episodes if "perfect" in e.seating.values()]
@@ -238,4 +238,4 @@ class TicTacToe(Game):
         return Task(id=str(seed), game="tictactoe", data={"seed": seed, "opening": []})
 
     def prompt(self, board: str) -> str:
-        return written(board, self.style)
+        return prompt_of(board, self.style)

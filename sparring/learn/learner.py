@@ -43,7 +43,7 @@ from sparring.run import interrupt
 from sparring.run.config import LearnConfig
 
 log = logging.getLogger(__name__)
-Work = Callable[[], object]
+Work = Callable[[], object] | None
 UPDATES = "updates"  # among a reference's weights in a checkpoint: how often it has followed
 
 
@@ -139,12 +139,11 @@ class Learner(Passes):
         return self.lr_scale * learning_rate(self.config, position, of)
 
     def fit(
-        self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1, meanwhile: Work = int
+        self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1, meanwhile: Work = None
     ) -> dict[str, float]:
         """Learn from one iteration's lessons; returns means over its optimizer steps. `meanwhile`
         is called whenever a policy's steps are queued: a GPU is still busy with them then."""
         stats: dict[str, float] = {}
-        self._meanwhile = meanwhile
         iterations = self.config.horizon or iterations
         progress = min(1.0, iteration / max(1, iterations))
         self._entropy_bonus = linear(self.config.entropy, self.config.entropy_end, progress)
@@ -157,15 +156,14 @@ class Learner(Passes):
                 self.policies.load(name, self.beginnings[name])
                 self.optimizers[name] = Optimizer(self.policies.parameters(name), self.config)
             prefix = "" if len(self.optimizers) == 1 else f"{name}/"
-            own = self._fit_policy(name, mine, iteration, iterations)
+            own = self._fit_policy(name, mine, iteration, iterations, meanwhile)
             stats |= {f"learn/{prefix}{key}": value for key, value in own.items()}
             self._move_reference(name)
             self.policies.set_version(name, self.policies.version(name) + 1)
-        self._meanwhile = int  # which holds no games
         return stats
 
     def _fit_policy(
-        self, name: str, lessons: list[Lesson], iteration: int, iterations: int
+        self, name: str, lessons: list[Lesson], iteration: int, iterations: int, meanwhile: Work
     ) -> dict[str, float]:
         rows: list[Stats] = []
         gap: Tensor | None = None
@@ -200,7 +198,8 @@ class Learner(Passes):
                 if far:  # from the policy that sampled: its samples teach nothing more
                     break
                 rows.append({**stats, "grad_norm": self._step(name, lr, refused)})
-        self._meanwhile()
+        if meanwhile is not None:
+            meanwhile()
         first = {} if self.supervised else {"canary": 0.0 if gap is None else float(gap)}
         if refused is not None and self.canary is not None:
             check_canary(first["canary"], self.canary, name)

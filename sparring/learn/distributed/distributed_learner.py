@@ -48,7 +48,7 @@ class DistributedLearner(Learner):
             self._in_step = not outermost
 
     def fit(
-        self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1, meanwhile: Work = int
+        self, lessons: Sequence[Lesson], iteration: int, iterations: int = 1, meanwhile: Work = None
     ) -> dict[str, float]:
         with self.all_do("fit", self.lr_scale, list(lessons), iteration, iterations):
             return super().fit(lessons, iteration, iterations, meanwhile)
