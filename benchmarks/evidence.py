@@ -46,6 +46,15 @@ SMOLLM2_NEGOTIATION = (
     "imitation={epochs: 2, lr: 1e-4, batch: 64}", "credit.kind=role_baseline", "learn.lr=1e-5",
     "learn.entropy=0.002", "learn.entropy_end=0.002", "iterations=20", "collect.episodes=512",
 )  # fmt: skip
+# Replies of a few tokens, not masked: what a model says is its own, so that it can collapse.
+SMOLLM2_SPIRAL = (
+    "policy=smollm2",
+    "games={tictactoe: {style: short, opening: 8, max_tokens: 1}, kuhn: {style: short}, "
+    "negotiation: {style: short, goods: [Wood, Gold], cap: 4}}",
+    "sampling.mask_actions=false", "begin.main=scripted:3000",
+    "imitation={epochs: 2, lr: 1e-4, batch: 64}", "learn.lr=2e-5", "learn.entropy=0.005",
+    "learn.entropy_end=0.002", "iterations=60",
+)  # fmt: skip
 SMOLLM2_MATCHING = (
     "policy=smollm2", "curriculum={}", "begin.main=scripted:12000", "learn.lr=2e-5",
     "learn.batch=256",
@@ -108,6 +117,14 @@ ROWS = {
     "spiral-no-baseline": Row(
         "SPIRAL, ablation", "nano", "lost to perfect tic-tac-toe ↓", "tictactoe/perfect/losses",
         "spiral", ("credit.decay=1",),
+    ),
+    "spiral-smollm2": Row(
+        "SPIRAL", "SmolLM2", "lost to perfect tic-tac-toe ↓", "tictactoe/perfect/losses",
+        "spiral", SMOLLM2_SPIRAL,
+    ),
+    "spiral-smollm2-no-baseline": Row(
+        "SPIRAL, ablation", "SmolLM2", "lost to perfect tic-tac-toe ↓", "tictactoe/perfect/losses",
+        "spiral", (*SMOLLM2_SPIRAL, "credit.decay=1"),
     ),
     "negotiation": Row(
         "negotiation", "nano", "lost to the scripted trader ↓", "negotiation/scripted/losses",

@@ -16,8 +16,10 @@ from sparring.core.types import Episode, Task, View, VoidGame
 from sparring.evaluation.arena import with_itself
 from sparring.pipelines.matching.measures import CELL_KINDS, MOST_SIZED, by_size, matching_measures
 from sparring.pipelines.matching.messages import (
+    ACCEPT,
     NOTHING,
     PAPERS,
+    REJECT,
     REVIEWERS,
     TERSE_SIZES,
     Action,
@@ -29,6 +31,7 @@ from sparring.pipelines.matching.messages import (
     parse,
     tell,
     terse_cells,
+    terse_length,
     terse_matchings,
 )
 from sparring.pipelines.matching.tables import (
@@ -104,7 +107,7 @@ class MatchingGame(Game):
         if self.size < 2:
             raise ValueError(f"size is {self.size}; tables go from 2 to {NAMED}")
         if terse and self.size not in TERSE_SIZES:
-            raise ValueError(f"the terse form is for tables of 2 and 3, not of {self.size}")
+            raise ValueError(f"the terse form is for tables of 2 to 4, not of {self.size}")
         if self.scales[0] > self.scales[1]:
             raise ValueError("scales go from one number to another that is no smaller")
 
@@ -137,7 +140,7 @@ class MatchingGame(Game):
                 view=self.view(talk, seat),
                 **limit(
                     self.style,
-                    1 if self.hints == 1 else self.hints + 1,  # and the end of several
+                    terse_length(self.size, self.hints),
                     32 + 12 * len(task.data["table"]),
                     self.max_tokens,
                 ),
@@ -230,7 +233,7 @@ class MatchingGame(Game):
         size, terse = len(talk.data["table"]), self.style == "terse"
         actions: tuple[str, ...]
         if talk.offer is not None:
-            actions = ("y", "n") if terse else ("[accept]", "[reject]")
+            actions = (ACCEPT, REJECT) if terse else ("[accept]", "[reject]")
         elif terse:
             actions = tuple(terse_matchings(size))
         else:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from string import ascii_lowercase
 
 from sparring.core.answers import boxed
 from sparring.core.errors import nearest
@@ -22,7 +23,9 @@ PAPERS = (
 )
 KINDS = ("message", "propose", "accept", "reject")
 NOTHING = "-"  # the terse message of a player who sees no cell
-TERSE_SIZES = (2, 3)  # one digit must name every matching
+TERSE_SIZES = (2, 3, 4)  # a letter must name every cell
+ACCEPT, REJECT = "y", "n"  # the terse answers
+CELL_LETTERS = [letter for letter in ascii_lowercase if letter not in (ACCEPT, REJECT)]
 
 _TAG = re.compile(r"\[\s*([A-Za-z]+)\s*\]")
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w])")
@@ -121,16 +124,26 @@ def parse_matching(text: str, size: int) -> Matching:
 
 
 def terse_matchings(size: int) -> dict[str, Matching]:
-    """The terse form's proposals: "0" is the first matching, "1" the second …"""
-    return {str(i): matching for i, matching in enumerate(permutations(range(size)))}
+    """The terse form's proposals: "0" is the first matching, "1" the second …, and where there are
+    more of them than digits, "2013" gives the first reviewer the third paper."""
+    matchings = list(permutations(range(size)))
+    if len(matchings) <= 10:
+        return {str(i): matching for i, matching in enumerate(matchings)}
+    return {"".join(map(str, matching)): matching for matching in matchings}
+
+
+def terse_length(size: int, hints: int) -> int:
+    """Tokens of the longest message or proposal: one, or its letters and the end."""
+    letters = max(hints, len(next(iter(terse_matchings(size)))))
+    return 1 if letters == 1 else letters + 1
 
 
 def terse_hints(size: int) -> dict[str, Mention]:
     """The terse form's messages: "B" says that the second cell is worth 50 or more, "b" less."""
     cells = [(r, c) for r in range(size) for c in range(size)]
-    high = {chr(ord("A") + i): Mention(cell, high=True) for i, cell in enumerate(cells)}
-    low = {chr(ord("a") + i): Mention(cell, high=False) for i, cell in enumerate(cells)}
-    return high | low
+    named = list(zip(CELL_LETTERS, cells, strict=False))
+    high = {letter.upper(): Mention(cell, high=True) for letter, cell in named}
+    return high | {letter: Mention(cell, high=False) for letter, cell in named}
 
 
 def terse_cells(cells: Mapping[Cell, float], size: int) -> str:
@@ -140,8 +153,8 @@ def terse_cells(cells: Mapping[Cell, float], size: int) -> str:
 
 
 def _terse(text: str, size: int, hints: int) -> Action | None:
-    if text in ("y", "n"):
-        return Action("accept" if text == "y" else "reject")
+    if text in (ACCEPT, REJECT):
+        return Action("accept" if text == ACCEPT else "reject")
     if text in terse_matchings(size):
         return Action("propose", matching=terse_matchings(size)[text])
     hinted = terse_mentions(text, size)
@@ -159,7 +172,7 @@ def terse_mentions(text: str, size: int) -> list[Mention]:
 def in_terse(action: Action, size: int) -> str:
     """An action in the terse form; a program's words stay as they are."""
     if action.kind in ("accept", "reject"):
-        return "y" if action.kind == "accept" else "n"
+        return ACCEPT if action.kind == "accept" else REJECT
     if action.kind == "propose":
         return next(k for k, v in terse_matchings(size).items() if v == action.matching)
     return action.text

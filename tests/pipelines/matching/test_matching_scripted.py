@@ -17,7 +17,7 @@ from sparring.pipelines.matching.messages import (
 from sparring.run.games import load_game
 
 
-@pytest.mark.parametrize(("size", "least"), [(2, 0.96), (3, 0.95)])
+@pytest.mark.parametrize(("size", "least"), [(2, 0.96), (3, 0.95), (4, 0.95)])
 def test_scripted_players_pool_in_the_terse_style_as_well(play, size, least):
     """Good and poor is all they can tell: enough to beat what either sees alone."""
     game = MatchingGame(style="terse", size=size, hints=size * size, hard=1, scales=(1, 1))
@@ -111,7 +111,7 @@ def test_a_table_that_cannot_be_played_is_refused_and_void(play, change, says):
     [
         ({"size": 1}, "from 2 to 16"),
         ({"size": 17}, "size: .*equal to 16"),
-        ({"style": "terse", "size": 4}, "terse"),
+        ({"style": "terse", "size": 5}, "terse"),
         ({"see": 0}, "see: .*greater than 0"),
         ({"hard": 0.5}, "hard: .*equal to 1"),
         ({"scales": (0.5, 2)}, "scales"),
