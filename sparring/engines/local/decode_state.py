@@ -35,7 +35,7 @@ class DecodeState:
         self.table_BW = torch.zeros(most_rows, -(-decoder.limit // BLOCK) + 1, **whole)
         self.token_SB = torch.zeros(steps, most_rows, **whole)
         self.logprob_SB = torch.zeros(steps, most_rows, **real)
-        self.logits_BV = like.new_zeros(most_rows, len(decoder.head))
+        self.logits_BV = like.new_zeros(most_rows, len(decoder.head.weight))
 
     def load(
         self, rows: Sequence[Row], size: int, longest: int, first_tokens: Sequence[torch.Tensor]

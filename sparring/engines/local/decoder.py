@@ -20,7 +20,7 @@ from sparring.engines.local.families import FAMILIES, Family, Rope, unsupported_
 from sparring.models.logits import LogitShape, logit_shape
 from sparring.models.quantized import is_quantized
 
-_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 ADAPTER_ROWS = 512  # of every product of adapters on a GPU; fewer are padded
 
 Cache = tuple[Tensor, Tensor]  # keys and values of one layer, each heads × blocks × BLOCK × width
@@ -59,10 +59,13 @@ class Linear:
     adapters: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     # By numbers of rows for which there is a faster product with the same bits.
     narrow: dict[int, Callable[[Tensor, Tensor], Tensor]] = field(default_factory=dict)
+    onednn: bool = ONEDNN  # on a CPU
 
-    def __call__(self, x_NI: Tensor, adapter_N: Tensor | None) -> Tensor:
-        narrow = self.narrow.get(len(x_NI))
-        y_NO = narrow(x_NI, self.weight) if narrow else product(x_NI, self.weight, self.bias)
+    def __call__(self, x_NI: Tensor, adapter_N: Tensor | None = None) -> Tensor:
+        if narrow := self.narrow.get(len(x_NI)):
+            y_NO = narrow(x_NI, self.weight)
+        else:
+            y_NO = product(x_NI, self.weight, self.bias, self.onednn)
         if not self.adapters or adapter_N is None:
             return y_NO
         x_NI, total_NO = x_NI.to(self.adapters[0][0].dtype), y_NO
@@ -92,10 +95,10 @@ class Linear:
                 kept.copy_(fresh)
 
 
-def product(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+def product(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, onednn: bool) -> Tensor:
     """x · weight + bias. On a CPU by oneDNN: for few rows it is up to half as fast again as what
     torch takes for float32, and two threads share its work better."""
-    if x_NI.device.type != "cpu" or x_NI.dtype != torch.float32 or not _ONEDNN:
+    if x_NI.device.type != "cpu" or x_NI.dtype != torch.float32 or not onednn:
         return F.linear(x_NI, weight_OI, bias_O)
     y_NO: Tensor = torch.ops.mkldnn._linear_pointwise(x_NI, weight_OI, bias_O, "none", [], "")
     return y_NO
@@ -164,7 +167,7 @@ class Decoder:
     embedding: Tensor
     embedding_scale: float
     norm_out: Tensor
-    head: Tensor
+    head: Linear
     logits: LogitShape
     limit: int  # the longest sequence
     eps: float
@@ -185,7 +188,7 @@ class Decoder:
             embedding=body.embed_tokens.weight.data,
             embedding_scale=float(getattr(body.embed_tokens, "scalar_embed_scale", 1.0)),
             norm_out=body.norm.weight.data,
-            head=model.get_output_embeddings().weight.data,
+            head=Linear([], model.get_output_embeddings().weight.data, None),
             logits=logit_shape(config),
             limit=limit,
             eps=config.rms_norm_eps,
@@ -211,6 +214,10 @@ class Decoder:
         for layer in self.layers:
             for linear in layer.linears:
                 linear.set_adapters(wanted)
+
+    def use_onednn(self, use: bool) -> None:
+        for linear in (self.head, *(one for layer in self.layers for one in layer.linears)):
+            linear.onednn = use
 
     def hidden(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sparring.engines.local.decoder import Decoder, Linear
+from sparring.engines.local.decoder import ONEDNN, Decoder, Linear
 
 log = logging.getLogger(__name__)
 
@@ -133,10 +133,19 @@ def fastest_sizes(sizes: Sequence[int], seconds: Callable[[int], float]) -> dict
 
 
 def invariant_step(decoder: Decoder) -> tuple[int, bool]:
-    """The smallest number all of whose multiples agree, on a CPU; and whether there is one."""
-    matrices = [_layout(linear) for linear, _ in _all(decoder)]
-    layouts = (*matrices, decoder.embedding.dtype)
-    return _invariant_step(_Tried(layouts, torch.get_num_threads(), weakref.proxy(decoder)))
+    """The smallest number all of whose multiples agree, on a CPU; and whether there is one. Where
+    oneDNN's products do not agree, as on some processors, torch's own are taken."""
+    for onednn in (True, False) if ONEDNN else (False,):
+        decoder.use_onednn(onednn)
+        layouts = (*(_layout(linear) for linear, _ in _all(decoder)), decoder.embedding.dtype)
+        tried = _Tried(layouts, torch.get_num_threads(), weakref.proxy(decoder))
+        if step := _invariant_step(tried):
+            return step, True
+    log.warning(
+        "on this processor a row of a matrix product depends on how many rows there are: "
+        "runs repeat exactly in lockstep only"
+    )
+    return 4, False
 
 
 @dataclass(frozen=True)
@@ -152,22 +161,18 @@ def _layout(linear: Linear) -> tuple[Any, ...]:
     pair = (tensor for pair in linear.adapters for tensor in pair)
     tensors = [linear.weight, *([] if linear.bias is None else [linear.bias]), *pair]
     kinds = ((t.shape, t.stride(), t.dtype, t.data_ptr() % 64) for t in tensors)
-    return (linear.bias is None, len(linear.narrow), *kinds)
+    return (linear.bias is None, len(linear.narrow), linear.onednn, *kinds)
 
 
 @cache  # a league has a model for each of its members
-def _invariant_step(tried: _Tried) -> tuple[int, bool]:
+def _invariant_step(tried: _Tried) -> int:
     decoder, device = tried.decoder, torch.device("cpu")
     products = [(linear, *_rows(decoder, linear, 256, 256, device)) for linear, _ in _all(decoder)]
     for step in (4, 8, 16, 32):
         sizes = [step * n for n in (1, 2, 3, 5, 8)]
         if all(_same_rows(*product, size) for size in sizes for product in products):
-            return step, True
-    log.warning(
-        "on this processor a row of a matrix product depends on how many rows there are: "
-        "runs repeat exactly in lockstep only"
-    )
-    return 4, False
+            return step
+    return 0
 
 
 def _agree(decoder: Decoder, size: int, reference: int, device: torch.device) -> bool:
@@ -216,4 +221,4 @@ def _all(decoder: Decoder) -> Iterator[tuple[Linear, bool]]:
             if key not in seen:
                 seen.add(key)
                 yield linear, False
-    yield Linear([], decoder.head, None), True
+    yield decoder.head, True

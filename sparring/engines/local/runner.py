@@ -27,7 +27,7 @@ from torch import Tensor
 from sparring.engines.local import row_cache, torch_ops
 from sparring.engines.local.cache_tensors import CacheTensors
 from sparring.engines.local.decode_state import DecodeState
-from sparring.engines.local.decoder import Decoder, product
+from sparring.engines.local.decoder import Decoder
 from sparring.engines.local.generate import stopped
 from sparring.engines.local.paged_cache import BLOCK
 from sparring.engines.local.pages import CHUNK, Readback, reading, upload
@@ -278,7 +278,7 @@ class Runner:
     def _draw_first(self, drawing: list[tuple[Row, int]], hidden_NH: Tensor) -> list[Drawn]:
         at = [position for _, position in drawing]
         at += [0] * (self._counts.padded(len(at)) - len(at))
-        logits_BV = product(hidden_NH[self._whole(at)], self.decoder.head)
+        logits_BV = self.decoder.head(hidden_NH[self._whole(at)])
         rows, index, copies = list[Row](), list[int](), list[tuple[int, int]]()
         for number, (leader, _) in enumerate(drawing):
             group = [leader, *self.scheduler.followers.get(id(leader), ())]
@@ -349,7 +349,7 @@ class Runner:
     @cached_property
     def _state(self) -> DecodeState:
         most = max(self._counts.padded(self.scheduler.max_rows), 1)
-        return DecodeState(self.decoder, most, STEPS, self.decoder.head)
+        return DecodeState(self.decoder, most, STEPS, self.decoder.head.weight)
 
     def _moves(self) -> None:
         """What graphs read and write is about to be elsewhere."""
@@ -380,9 +380,9 @@ class Runner:
         )
         logits = state.logits_BV[:size]
         if self.captures:
-            torch.mm(hidden, self.decoder.head.T, out=logits)
+            torch.mm(hidden, self.decoder.head.weight.T, out=logits)
         else:
-            logits.copy_(product(hidden, self.decoder.head))
+            logits.copy_(self.decoder.head(hidden))
         shape = self.decoder.logits
         token, logprob = self.kit.draw(
             logits, state.temperature_B[:size], columns["seed"][:size], columns["drawn"][:size],

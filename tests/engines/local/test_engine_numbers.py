@@ -12,9 +12,10 @@ from sparring.core.collect import Job, collect
 from sparring.core.tree import Infoset
 from sparring.core.types import Sampling, Task
 from sparring.credit.samples import to_samples
-from sparring.engines.local import decoder
+from sparring.engines.local import decoder, row_counts
 from sparring.engines.local.engine import TransformersEngine
 from sparring.learn.learner import CanaryError, Learner
+from sparring.models.loading import make_nano
 from sparring.run.config import LearnConfig
 
 
@@ -67,10 +68,32 @@ def test_the_canary_fires_when_weights_are_not_published(make_policies, publishe
     assert policies.version("main") == 1
 
 
-@pytest.mark.parametrize("onednn", [decoder._ONEDNN, False])
-def test_a_product_is_the_exact_one_to_rounding(monkeypatch, onednn):
-    monkeypatch.setattr(decoder, "_ONEDNN", onednn)
+@pytest.mark.parametrize("onednn", [decoder.ONEDNN, False])
+def test_a_product_is_the_exact_one_to_rounding(onednn):
     x, weight, bias = torch.randn(12, 96), torch.randn(40, 96), torch.randn(40)
     exact = x.double() @ weight.double().T
     for given, want in ((None, exact), (bias, exact + bias)):
-        assert torch.allclose(decoder.product(x, weight, given).double(), want, atol=1e-4)
+        assert torch.allclose(decoder.product(x, weight, given, onednn).double(), want, atol=1e-4)
+
+
+@pytest.mark.parametrize("others_agree", [True, False])
+def test_where_the_rows_of_onednn_do_not_agree_torchs_own_products_are_taken(
+    monkeypatch, caplog, others_agree
+):
+    """As on a processor where oneDNN sums up in another order for another number of rows."""
+    product = decoder.product
+
+    def by_rows(x, weight, bias, onednn):
+        moved = onednn or not others_agree
+        return product(x, weight, bias, False) * (1 + 1e-6 * len(x) * moved)
+
+    monkeypatch.setattr(decoder, "product", by_rows)
+    row_counts._invariant_step.cache_clear()
+    try:
+        found = decoder.Decoder.of(make_nano())
+        step, agrees = row_counts.invariant_step(found)
+        assert agrees == others_agree and step >= 4
+        assert not found.head.onednn and not found.layers[0].qkv.onednn
+        assert ("lockstep only" in caplog.text) != others_agree
+    finally:
+        row_counts._invariant_step.cache_clear()
