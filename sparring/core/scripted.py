@@ -8,7 +8,8 @@ from collections.abc import Callable
 from sparring.core.game import Game
 from sparring.core.types import Request, Turn, View
 
-PROGRAMS = ("random", "perfect", "scripted")  # what games themselves can play
+STRONG = ("perfect", "scripted")
+PROGRAMS = ("random", *STRONG)  # what games themselves can play
 Script = Callable[[Request], str]
 
 
@@ -37,6 +38,13 @@ def programs(game: Game) -> ScriptedEngine:
             "scripted": lambda request: game.scripted(_view(request), request.seed),
         }
     )
+
+
+def program_of(game: Game, wanted: str) -> str | None:
+    """A strong program of the game: the one that is wanted, or the other of `perfect` and
+    `scripted` where it has only that; None where it has neither."""
+    there = [name for name in STRONG if getattr(type(game), name) is not getattr(Game, name)]
+    return wanted if wanted in there else next(iter(there), None)
 
 
 def play_random(request: Request) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
-from sparring.core.game import Game, opened
-from sparring.core.scripted import ScriptedEngine
+from sparring.core.game import opened
+from sparring.core.scripted import ScriptedEngine, program_of
 from sparring.core.types import (
     Episode,
     Lesson,
@@ -154,7 +154,9 @@ def _job(parts: Parts, name: str, kind: str, index: int) -> Job:
     weights = [float(config.games[game].get("weight", 1.0)) for game in names]
     chosen = Random(seed).choices(names, weights)[0]
     game = parts.curriculum.level(chosen, index)
-    program = _program(game, chosen, kind)
+    program = program_of(game, kind)
+    if program is None:
+        raise ConfigError(f"{chosen} has no {kind} player to imitate")
     seating = dict.fromkeys(game.seats, program)
     if game.zero_sum and index % 2:
         keeps = owned[chosen][index // 2 % len(owned[chosen])]
@@ -173,14 +175,6 @@ def _job(parts: Parts, name: str, kind: str, index: int) -> Job:
         learned=frozenset([program]),
         learning=frozenset(owned[chosen]),
     )
-
-
-def _program(game: Game, name: str, kind: str) -> str:
-    """The program that was asked for, or the other one where the game has only that."""
-    has = {k for k in ("scripted", "perfect") if getattr(type(game), k) is not getattr(Game, k)}
-    if not has:
-        raise ConfigError(f"{name} has no {kind} player to imitate")
-    return kind if kind in has else has.pop()
 
 
 def learn_config(config: Config) -> LearnConfig:

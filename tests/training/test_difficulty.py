@@ -167,3 +167,18 @@ def test_a_run_with_tasks_meets_easy_and_impossible_ones_less_also_when_it_is_ki
     met = [Counter(episode.task.id for episode in batch) for batch in one["episodes"]]
     assert set(met[0]) == set(tasks)
     assert set(met[-1]) <= {"odd", "even"} and sum(met[-1].values()) == 32
+
+
+def test_a_strong_opponent_is_the_one_that_each_game_of_a_mixture_has() -> None:
+    config = load_recipe("spiral", ["opponents={kind: scripted, share: 1}", "collect.episodes=60"])
+    games = make_games(config.games)
+    parts: Any = SimpleNamespace(
+        config=config,
+        curriculum=Curriculum(config, games),
+        opponents=Opponents(config.opponents, {}),
+        tasks={},
+        steps=[],
+        gate=DifficultyGate(config.tasks.gate),
+    )
+    met = {job.name: set(job.seating.values()) for job in make_jobs(parts, 1)}
+    assert met["tictactoe"] == {"main", "perfect"} and met["negotiation"] == {"main", "scripted"}
