@@ -3,8 +3,9 @@ the temporal differences that follow, discounted, are the token's advantage."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import ClassVar, NamedTuple
 
 from sparring.core.types import Episode, Sample, Turn
@@ -32,19 +33,32 @@ def gae(
     return advantages, returns
 
 
-def whiten(values: Sequence[float]) -> list[float]:
-    """Mean 0 and deviation 1. Values that do not differ are all 0: none was better."""
-    if not values:
-        return []
-    mean, spread = fmean(values), pstdev(values)
-    return [(v - mean) / (spread + _EPSILON) for v in values]
+def centre(advantages: Sequence[float], of_one: Sequence[float]) -> list[float]:
+    """The advantages that a critic gives which expects so much more everywhere that their mean is
+    0. `of_one` are those of the same tokens where nothing is earned and 1 is always expected.
+
+    Subtracting the mean would hold a token's distance from the end against it: what the critic does
+    not expect yet, such as all of it at first, fades with λ on the way back to the early tokens,
+    which would then be pushed down in replies that are all equally good. With λ = 1 and γ = 1 the
+    two are the same. No fits are needed in which the critic learns alone, and it can follow a level
+    that moves. Advantages that do not differ are all 0, to the last digit: an optimizer that
+    divides by the size of its gradients makes whole steps of rounding errors."""
+    level = -math.fsum(advantages) / math.fsum(of_one)
+    centred = [a + level * one for a, one in zip(advantages, of_one, strict=True)]
+    return centred if _deviation(centred) > _EPSILON else [0.0] * len(centred)
+
+
+def _deviation(centred: Sequence[float]) -> float:
+    return math.sqrt(fmean(a * a for a in centred))
 
 
 class Gae(Credit):
     """Each seat's sampled tokens of an episode, in the order they were spoken, are one trajectory;
     a turn's own reward comes with its last token, the outcome's after the last of all. With
     `by_turn` a step is a whole turn: its value is that before its first token, and its tokens share
-    its advantage and return. `values` is the critic's, given when there is one to ask."""
+    its advantage and return. Whitened advantages of a policy have mean 0 and deviation 1, and its
+    critic learns what they leave of its own values: how tokens differ from the level of the batch.
+    `values` is the critic's, given when there is one to ask."""
 
     uses_critic: ClassVar[bool] = True
 
@@ -67,24 +81,45 @@ class Gae(Credit):
             raise RuntimeError("GAE needs a critic: give it a learner's with `use_values`")
         trajectories = [t for episode in episodes for t in _trajectories(episode)]
         samples = [sample for t in trajectories for sample in t.samples]
-        worth = iter(self.values(samples))
-        for trajectory in trajectories:
-            for sample in trajectory.samples:
-                sample.values = _at_mask(next(worth), sample.mask)
-            self._credit(trajectory)
-        if self.whitened:
-            for policy in {sample.policy for sample in samples}:
-                _whiten([sample for sample in samples if sample.policy == policy])
+        for sample, values in zip(samples, self.values(samples), strict=True):
+            sample.values = _at_mask(values, sample.mask)
+            sample.returns = [0.0] * len(sample.ids)
+        for policy in {trajectory.turns[0].policy for trajectory in trajectories}:
+            self._credit([t for t in trajectories if t.turns[0].policy == policy])
         for trajectory in trajectories:
             for turn, (number, start, end) in zip(trajectory.turns, trajectory.spans, strict=True):
                 turn.advantages = trajectory.samples[number].advantages[start:end]
         return samples
 
-    def _credit(self, trajectory: _Trajectory) -> None:
-        parts = trajectory.samples
-        for sample in parts:
-            sample.returns = [0.0] * len(sample.ids)
-        steps, rewards = [], []  # a step is a span of tokens: one of them, or those of a turn
+    def _credit(self, trajectories: Sequence[_Trajectory]) -> None:
+        """Advantages and returns of one policy's tokens."""
+        tokens: list[tuple[Sample, int]] = []
+        values: list[float] = []
+        advantages: list[float] = []
+        of_one: list[float] = []
+        for trajectory in trajectories:
+            steps, rewards = self._steps(trajectory)
+            expected = [trajectory.samples[step.sample].values[step.start] for step in steps]
+            own, _ = gae(rewards, expected, self.gamma, self.trace)
+            ones, _ = gae([0.0] * len(steps), [1.0] * len(steps), self.gamma, self.trace)
+            for step, value, advantage, one in zip(steps, expected, own, ones, strict=True):
+                sample, width = trajectory.samples[step.sample], step.end - step.start
+                tokens += [(sample, i) for i in range(step.start, step.end)]
+                values += [value] * width
+                advantages += [advantage] * width
+                of_one += [one] * width
+        scale = 1.0
+        if self.whitened and tokens:
+            advantages = centre(advantages, of_one)
+            scale = 1 / (_deviation(advantages) + _EPSILON)
+        for (sample, i), value, advantage in zip(tokens, values, advantages, strict=True):
+            sample.advantages[i] = scale * advantage
+            sample.returns[i] = advantage + value
+
+    def _steps(self, trajectory: _Trajectory) -> tuple[list[Span], list[float]]:
+        """Spans of tokens that are a step, one token or those of a turn, and their rewards."""
+        steps: list[Span] = []
+        rewards: list[float] = []
         for span, turn in zip(trajectory.spans, trajectory.turns, strict=True):
             width = max(1, span.end - span.start) if self.by_turn else 1
             own = [
@@ -94,11 +129,7 @@ class Gae(Credit):
             steps += own
             rewards += [0.0] * (len(own) - 1) + [turn.reward] * bool(own)
         rewards[-1] += trajectory.reward
-        values = [parts[step.sample].values[step.start] for step in steps]
-        advantages, returns = gae(rewards, values, self.gamma, self.trace)
-        for (number, start, end), advantage, worth in zip(steps, advantages, returns, strict=True):
-            parts[number].advantages[start:end] = [advantage] * (end - start)
-            parts[number].returns[start:end] = [worth] * (end - start)
+        return steps, rewards
 
 
 def make(config: CreditConfig) -> Gae:
@@ -130,10 +161,3 @@ def _at_mask(values: Sequence[float], mask: Sequence[int]) -> list[float]:
     """One value per token that is learned from, spread over all of them, 0 elsewhere."""
     following = iter(values)
     return [next(following) if m else 0.0 for m in mask]
-
-
-def _whiten(samples: Sequence[Sample]) -> None:
-    learned = [a for s in samples for a, m in zip(s.advantages, s.mask, strict=True) if m]
-    whitened = iter(whiten(learned))
-    for sample in samples:
-        sample.advantages = [next(whitened) if m else 0.0 for m in sample.mask]

@@ -10,7 +10,7 @@ from sparring.core.collect import Job, play
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Table
 from sparring.core.types import Episode, Request, Sample, Task, Turn
-from sparring.credit.gae import Gae, gae, whiten
+from sparring.credit.gae import Gae, centre, gae
 
 
 def test_a_trajectory_worked_out_by_hand() -> None:
@@ -57,11 +57,30 @@ def test_it_is_the_weighted_mean_of_n_step_returns(seed: int) -> None:
         assert advantages[t] == pytest.approx(expected)
 
 
-def test_whitened_values_have_mean_nothing_and_deviation_one() -> None:
-    found = whiten([1.0, 2.0, 3.0, 6.0])
-    assert sum(found) == pytest.approx(0)
-    assert sum(v * v for v in found) / 4 == pytest.approx(1)
-    assert whiten([0.3, 0.3]) == [0, 0] and whiten([]) == []
+def test_advantages_are_centred_as_by_a_critic_that_expects_more() -> None:
+    """λ = 0.5, γ = 1, nothing expected, 1 and 0 earned after two tokens each: advantages 0.5, 1 and
+    0, 0. Expecting c everywhere takes 0.5 c and c from either: their mean is 0 at c = 1.5 / 3."""
+    of_one, _ = gae([0, 0], [1, 1], gamma=1.0, trace=0.5)
+    assert of_one == [-0.5, -1.0]
+    assert centre([0.5, 1, 0, 0], of_one * 2) == pytest.approx([0.25, 0.5, -0.25, -0.5])
+    assert centre([0.5, 1, 0.5, 1], of_one * 2) == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_centred_advantages_are_those_of_shifted_values(seed: int) -> None:
+    rng = random.Random(seed)
+    n, gamma, trace = rng.randrange(2, 9), rng.random(), rng.random()
+    rewards, values = ([rng.uniform(-1, 1) for _ in range(n)] for _ in range(2))
+    of_one, _ = gae([0.0] * n, [1.0] * n, gamma, trace)
+    advantages, _ = gae(rewards, values, gamma, trace)
+    centred = centre(advantages, of_one)
+    level = (centred[-1] - advantages[-1]) / of_one[-1]
+    shifted, _ = gae(rewards, [v + level for v in values], gamma, trace)
+    assert centred == pytest.approx(shifted) and sum(centred) == pytest.approx(0)
+
+
+def test_with_a_full_trace_centring_subtracts_the_mean() -> None:
+    assert centre([1, 2, 3, 6], [-1.0] * 4) == pytest.approx([-2, -1, 0, 3])
 
 
 def turn(seat: str, prompt: list[int], said: list[int], policy: str = "main") -> Turn:
@@ -162,6 +181,43 @@ def test_advantages_are_whitened_per_policy() -> None:
     credit.values = None
     with pytest.raises(RuntimeError, match="needs a critic"):
         credit.samples(episodes)
+
+
+def long_replies(rewards: Sequence[float], lengths: Sequence[int]) -> list[Episode]:
+    return [
+        Episode("e", "g", Task("t"), 0, turns=[turn("a", [1], [2] * n)], rewards={"a": reward})
+        for reward, n in zip(rewards, lengths, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(("reward", "expected"), [(1.0, 0.0), (0.98, 0.0), (0.98, 0.3)])
+def test_equal_rewards_push_no_token_whatever_the_critic_expects(
+    reward: float, expected: float
+) -> None:
+    """Early and late tokens of long replies alike, though a critic that begins at nothing is
+    surprised at the end, and 0.95^300 of that is left at the beginning."""
+    credit = Gae(gamma=1.0, trace=0.95)
+    credit.use_values(lambda samples: [[expected] * sum(s.mask) for s in samples])
+    for sample in credit.samples(long_replies([reward] * 5, [300, 250, 40, 300, 7])):
+        assert sample.advantages == [0.0] * len(sample.ids)
+        assert sample.returns == sample.values  # nothing for the critic to learn either
+
+
+def test_rewards_that_differ_push_the_late_tokens_only() -> None:
+    """λ = 0.95, so what is learned from the end reaches back some hundred tokens; before those
+    there is no push in either direction, whoever won, and in all there is none."""
+    rewards = [1.0, 0.4, 0.9, 0.1, 1.0, 0.3]
+    credit = Gae(gamma=1.0, trace=0.95)
+    credit.use_values(lambda samples: [[0.0] * sum(s.mask) for s in samples])
+    samples = credit.samples(long_replies(rewards, [300, 280, 260, 310, 270, 290]))
+    mean = sum(rewards) / len(rewards)
+    learned = [sample.advantages[1:] for sample in samples]
+    for reward, advantages in zip(rewards, learned, strict=True):
+        assert max(abs(a) for a in advantages[:100]) < 0.01
+        assert abs(advantages[-1]) > 1 and (advantages[-1] > 0) == (reward > mean)
+    tokens = [a for advantages in learned for a in advantages]
+    assert sum(tokens) == pytest.approx(0, abs=1e-9)
+    assert sum(a * a for a in tokens) / len(tokens) == pytest.approx(1)
 
 
 def test_turns_are_steps_and_may_be_rewarded_by_themselves() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from sparring.core.types import Sample
+from sparring.core.types import Episode, Sample, Task, Turn
+from sparring.credit.gae import Gae
 from sparring.learn.critic import Critic, clipped_value_loss
 from sparring.learn.learner import Learner
 from sparring.run.config import LearnConfig
@@ -72,6 +73,36 @@ def test_the_critic_learns_what_to_expect_and_shares_the_backbone(
     assert again["learn/value_loss"] < first["learn/value_loss"] / 2
     moved = [k for k, v in policies.state("main").items() if not torch.equal(v, before[k])]
     assert moved  # the value's gradient went into the policy's own weights
+
+
+@pytest.mark.parametrize("rewards", [[0.98] * 6, [1.0, 0.2, 1.0, 0.2, 1.0, 0.2]])
+def test_a_policy_whose_games_all_end_alike_stays_as_it_is(
+    make_policies: Callable[..., Any],
+    make_samples: Callable[..., list[Sample]],
+    rewards: list[float],
+) -> None:
+    """A critic that has learned nothing yet is no reason to move: with equal rewards and λ below 1
+    neither policy nor critic moves by a digit, with rewards that differ both do."""
+    policies = make_policies("full")
+    learner = Learner(policies, ["main"], LearnConfig(lr=1e-3, epochs=2), critic=True)
+    credit = Gae(gamma=1.0, trace=0.9)
+    credit.use_values(learner.values)
+    before = {key: tensor.clone() for key, tensor in policies.state("main").items()}
+    for iteration in range(2):
+        episodes = []
+        for sample, reward in zip(
+            with_own_logprobs(make_samples(6), learner), rewards, strict=True
+        ):
+            start = sample.mask.index(1)
+            said, logprobs = sample.ids[start:], sample.logprobs[start:]
+            turn = Turn("a", "main", "", "", 0, sample.ids[:start], said, logprobs, trainable=True)
+            own = Episode("e", "g", Task("t"), 0, turns=[turn], rewards={"a": reward})
+            episodes.append(own)
+        learner.fit(credit.samples(episodes), iteration)
+    alike = len(set(rewards)) == 1
+    moved = [k for k, v in policies.state("main").items() if not torch.equal(v, before[k])]
+    assert (moved == []) == alike
+    assert bool(learner.critics["main"].weight.any()) != alike
 
 
 def test_epochs_end_when_the_policy_has_moved_far_enough(
