@@ -46,14 +46,23 @@ SMOLLM2_NEGOTIATION = (
     "imitation={epochs: 2, lr: 1e-4, batch: 64}", "credit.kind=role_baseline", "learn.lr=1e-5",
     "learn.entropy=0.002", "learn.entropy_end=0.002", "iterations=20", "collect.episodes=512",
 )  # fmt: skip
+# Fitted to each game's own program first, which is met in three games of ten; a reference that
+# follows holds the mixture of Kuhn poker back.
+SPIRAL_WARM = (
+    "begin.main=scripted:3000", "opponents={kind: scripted, share: 0.3}", "learn.kl=0.2",
+    "learn.reference=ema", "learn.reference_rate=0.05", "learn.lr_floor=0.05", "iterations=100",
+)  # fmt: skip
+NANO_SPIRAL = (
+    *SPIRAL_WARM, "imitation={epochs: 3, lr: 1e-3, batch: 128}", "collect.episodes=768",
+    "learn.lr=3e-4", "learn.entropy=0.15", "learn.entropy_end=0.02",
+)  # fmt: skip
 # Replies of a few tokens, not masked: what a model says is its own, so that it can collapse.
 SMOLLM2_SPIRAL = (
-    "policy=smollm2",
+    *SPIRAL_WARM, "policy=smollm2",
     "games={tictactoe: {style: short, opening: 8, max_tokens: 1}, kuhn: {style: short}, "
     "negotiation: {style: short, goods: [Wood, Gold], cap: 4}}",
-    "sampling.mask_actions=false", "begin.main=scripted:3000",
-    "imitation={epochs: 2, lr: 1e-4, batch: 64}", "learn.lr=2e-5", "learn.entropy=0.005",
-    "learn.entropy_end=0.002", "iterations=60",
+    "sampling.mask_actions=false", "imitation={epochs: 2, lr: 1e-4, batch: 64}",
+    "learn.lr=3e-5", "learn.entropy=0.02", "learn.entropy_end=0.003",
 )  # fmt: skip
 SMOLLM2_MATCHING = (
     "policy=smollm2", "curriculum={}", "begin.main=scripted:12000", "learn.lr=2e-5",
@@ -117,6 +126,14 @@ ROWS = {
     "spiral-no-baseline": Row(
         "SPIRAL, ablation", "nano", "lost to perfect tic-tac-toe ↓", "tictactoe/perfect/losses",
         "spiral", ("credit.decay=1",),
+    ),
+    "spiral-warm": Row(
+        "SPIRAL, warm start", "nano", "lost to perfect tic-tac-toe ↓", "tictactoe/perfect/losses",
+        "spiral", NANO_SPIRAL,
+    ),
+    "spiral-warm-no-baseline": Row(
+        "SPIRAL, warm start, ablation", "nano", "lost to perfect tic-tac-toe ↓",
+        "tictactoe/perfect/losses", "spiral", (*NANO_SPIRAL, "credit.decay=1"),
     ),
     "spiral-smollm2": Row(
         "SPIRAL", "SmolLM2", "lost to perfect tic-tac-toe ↓", "tictactoe/perfect/losses",
@@ -184,9 +201,10 @@ ROWS = {
         "eval/adversarial_tests/held_out/pass_rate_baseline", "adversarial-warm",
         (
             "tasks.source=shipped:lists", "tasks.holdout=0.3", "curriculum={}",
-            "begin={generator: 'perfect:60', discriminator: 'perfect:100'}",
+            "begin={generator: 'perfect:120', discriminator: 'perfect:300'}",
             "imitation={epochs: 1, lr: 3e-4, batch: 16}", "evaluate.games=73",
-            "evaluate.ladder=73", "schedule.discriminator=2", "schedule.generator=3",
+            "evaluate.ladder=73", "schedule.discriminator=2", "schedule.generator=2",
+            "schedule.alternating=1", "schedule.every=6",
         ),
     ),
     "code": Row(
