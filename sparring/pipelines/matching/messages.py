@@ -24,6 +24,7 @@ PAPERS = (
 KINDS = ("message", "propose", "accept", "reject")
 NOTHING = "-"  # the terse message of a player who sees no cell
 TERSE_SIZES = (2, 3, 4)  # a letter must name every cell
+MOST_NUMBERED = 3  # the largest table whose matchings have a digit each
 ACCEPT, REJECT = "y", "n"  # the terse answers
 CELL_LETTERS = [letter for letter in ascii_lowercase if letter not in (ACCEPT, REJECT)]
 
@@ -126,15 +127,15 @@ def parse_matching(text: str, size: int) -> Matching:
 def terse_matchings(size: int) -> dict[str, Matching]:
     """The terse form's proposals: "0" is the first matching, "1" the second …, and where there are
     more of them than digits, "2013" gives the first reviewer the third paper."""
-    matchings = list(permutations(range(size)))
-    if len(matchings) <= 10:
+    matchings = permutations(range(size))
+    if size <= MOST_NUMBERED:
         return {str(i): matching for i, matching in enumerate(matchings)}
     return {"".join(map(str, matching)): matching for matching in matchings}
 
 
 def terse_length(size: int, hints: int) -> int:
     """Tokens of the longest message or proposal: one, or its letters and the end."""
-    letters = max(hints, len(next(iter(terse_matchings(size)))))
+    letters = max(hints, 1 if size <= MOST_NUMBERED else size)
     return 1 if letters == 1 else letters + 1
 
 

@@ -134,3 +134,11 @@ def test_random_players_reach_what_chance_reaches(play):
     expected = sum(o.facts["bounds"]["random"] for o in found) / 300
     assert reached == pytest.approx(expected, abs=0.03)
     assert in_words((1, 0)) == "Ada: Vision, Ben: Parsing"
+
+
+def test_the_largest_table_is_played_in_words(play):
+    """It has 16! matchings: whoever lists them never ends."""
+    game = MatchingGame(style="short", size=16, hard=1, scales=(1, 1))
+    voices = {s: lambda request: game.scripted(request.view, request.seed) for s in SEATS}
+    outcome, _ = play(game, voices, game.task(0))
+    assert outcome.rewards["first"] == 1.0
