@@ -196,6 +196,7 @@ ROWS = {
             "schedule.discriminator=2", "schedule.generator=3",
         ),
     ),
+    # With λ below 1 the early of five stages, hundreds of tokens back, would get no credit.
     "adversary-lists": Row(
         "adversary, problems on lists", "SmolLM2", "held-out tests passed, from imitation on ↑",
         "eval/adversarial_tests/held_out/pass_rate_baseline", "adversarial-warm",
@@ -204,7 +205,7 @@ ROWS = {
             "begin={generator: 'perfect:120', discriminator: 'perfect:300'}",
             "imitation={epochs: 1, lr: 3e-4, batch: 16}", "evaluate.games=73",
             "evaluate.ladder=73", "schedule.discriminator=2", "schedule.generator=2",
-            "schedule.alternating=1", "schedule.every=6",
+            "schedule.alternating=1", "schedule.every=6", "credit.trace=1",
         ),
     ),
     "code": Row(
