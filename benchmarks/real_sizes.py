@@ -35,6 +35,7 @@ WORKS = {  # requests, tokens of each, lengths, games
     "games": (512, 128, "varied", True),
 }
 WORDS = 12  # of a prompt
+PARTS = ("look-ahead", "narrow", "early")  # of the engine, to do without
 
 
 def plan(work: str, shrink: int) -> argparse.Namespace:
@@ -63,6 +64,10 @@ def warm_up(engine: TransformersEngine, ask: Any, args: argparse.Namespace) -> N
         runner.looks_ahead = False
     if "narrow" in args.without:
         runner._counts.narrow_tried = True
+    if "early" in args.without:
+        from sparring.engines.local import dependent_launch  # needs Triton
+
+        dependent_launch.enabled = False
     with torch.inference_mode():
         runner.memory.grow(runner.memory.capacity())
     for work in works:
@@ -76,35 +81,40 @@ def warm_up(engine: TransformersEngine, ask: Any, args: argparse.Namespace) -> N
 
 
 def measure(run: Callable[[Any], int], ask: Any, work: str, args: argparse.Namespace) -> Any:
-    """Tokens per second of each round, and how busy the GPU was."""
-    speeds, busy = list[float](), list[float]()
-    for _ in range(1 if work in ("varied", "128x2048", "games") else args.rounds):
+    """Tokens per second of a round, and how busy the GPU was."""
+    took = 0.0
+
+    def timed() -> int:  # without the start of what watches the GPU, and its end
+        nonlocal took
         started = time.perf_counter()
-        tokens, percent = generate.busy_gpu(lambda: run(once(ask, work, args.shrink)))
-        speeds.append(tokens / (time.perf_counter() - started))
-        busy += [] if percent is None else [percent]
-    return speeds, statistics.fmean(busy) if busy else None
+        tokens = run(once(ask, work, args.shrink))
+        took = time.perf_counter() - started
+        return tokens
+
+    tokens, busy = generate.busy_gpu(timed)
+    return tokens / took, busy
 
 
-def show(shape: str, work: str, who: str, speeds: list[float], busy: float | None) -> float:
-    median = statistics.median(speeds)
+def show(shape: str, work: str, who: str, rounds: list[tuple[float, float | None]]) -> None:
+    speeds = [speed for speed, _ in rounds]
     spread = f"{min(speeds):,.0f} to {max(speeds):,.0f}"
-    busy_text = "" if busy is None else f", GPU busy {busy:.0f} %"
+    busy = [percent for _, percent in rounds if percent is not None]
+    busy_text = f", GPU busy {statistics.fmean(busy):.0f} %" if busy else ""
+    median = statistics.median(speeds)
     print(f"{shape} {work:9} {who:8} {median:9,.0f} tokens/s ({spread}){busy_text}", flush=True)
-    return median
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("shape", choices=generate.SHAPES)
     parser.add_argument("--works", default=",".join(WORKS))
-    parser.add_argument("--rounds", type=int, default=3, help="of the works that are short")
+    parser.add_argument("--rounds", type=int, default=3, help="of each work, in turn with vLLM")
     parser.add_argument("--vllm", help="a folder with the weights, for vLLM")
     parser.add_argument("--vllm-share", type=float, default=0.48, help="of the GPU's memory")
     parser.add_argument("--cache-gb", type=float, default=42.0, help="for our keys and values")
     parser.add_argument("--write", help="write the weights to this folder, and do no more")
     parser.add_argument("--loose", action="store_true", help="without the same bits in any batch")
-    parser.add_argument("--without", nargs="+", default=[], choices=("look-ahead", "narrow"))
+    parser.add_argument("--without", nargs="+", default=[], choices=PARTS)
     parser.add_argument("--wait-for", help="a file: prepare all, and begin when it is there")
     parser.add_argument("--shrink", type=int, default=1, help="works so many times as small")
     return parser.parse_args()
@@ -131,20 +141,26 @@ def main() -> None:
         ways["vllm"] = (loop.run_until_complete, theirs)
         print(f"{args.shape}: vLLM began, {time.perf_counter() - started:.0f} s", flush=True)
     engine = TransformersEngine(policies, max_batch=512, cache_gb=args.cache_gb)
-    ours = generate.by_engine(engine)
-    warm_up(engine, ours, args)
+    own = generate.by_engine(engine)
+    warm_up(engine, own, args)
     who = " ".join(["loose" if args.loose else "sparring", *(f"-{part}" for part in args.without)])
-    ways = {who: (asyncio.run, ours), **ways}
+    ways = {who: (asyncio.run, own), **ways}
     print(f"{args.shape}: ready, {time.perf_counter() - started:.0f} s", flush=True)
     while args.wait_for and not Path(args.wait_for).exists():
         time.sleep(0.1)
     for work in works:
-        medians = [
-            show(args.shape, work, who, *measure(run, ask, work, args))
-            for who, (run, ask) in ways.items()
-        ]
-        if len(medians) > 1:
-            print(f"{args.shape} {work:9} ratio    {medians[0] / medians[1]:9.2f}", flush=True)
+        rounds: dict[str, list[tuple[float, float | None]]] = {who: [] for who in ways}
+        for _ in range(args.rounds):
+            for who, (run, ask) in ways.items():
+                rounds[who].append(measure(run, ask, work, args))
+        for who, some in rounds.items():
+            show(args.shape, work, who, some)
+        if len(rounds) > 1:  # of each round by itself: what slows the machine down cancels out
+            ours, theirs = rounds.values()
+            ratios = [a / b for (a, _), (b, _) in zip(ours, theirs, strict=True)]
+            spread = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+            middle = statistics.median(ratios)
+            print(f"{args.shape} {work:9} ratio    {middle:9.2f} ({spread})", flush=True)
     if args.vllm:
         vllm.shutdown()
 

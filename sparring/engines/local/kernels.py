@@ -8,15 +8,21 @@ K × blocks × BLOCK × D.
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from sparring.engines.local.decoder import Cache, Layer
+from sparring.engines.local.dependent_launch import launch_early, wait
 from sparring.engines.local.paged_cache import BLOCK
 from sparring.engines.local.pages import CHUNK, Pages
 from sparring.engines.local.sampling_kernels import advance, draw
+
+_STEP = 64  # positions that attention looks at together
+_OTHER_BYTES = 8192  # of a program's shared memory, beside keys and values
 
 __all__ = ["add_norm", "advance", "attend", "draw", "gate", "rotate"]
 
@@ -35,8 +41,9 @@ def _scaled(value, scale, weight, kind, NORM: tl.constexpr):
 def _add_norm(
     x, delta, post, weight, out, H, stride, eps,
     ADD: tl.constexpr, POST: tl.constexpr, PRE: tl.constexpr, NORM: tl.constexpr,
-    BLOCK_H: tl.constexpr,
+    BLOCK_H: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    wait(EARLY)
     column = tl.arange(0, BLOCK_H)
     inside = column < H
     row = tl.program_id(0).to(tl.int64)
@@ -81,6 +88,7 @@ def add_norm(
         PRE=weight_H is not None,
         NORM=norm,
         BLOCK_H=triton.next_power_of_2(width),
+        **launch_early(x_NH.device),
     )
     return out
 
@@ -91,9 +99,10 @@ def _rotate(
     width, blocks, eps,
     Q: tl.constexpr, K: tl.constexpr, D: tl.constexpr, R: tl.constexpr, NORM: tl.constexpr,
     HEAD_NORM: tl.constexpr, ROPE: tl.constexpr, PAGE: tl.constexpr, WIDE: tl.constexpr,
-    HEADS: tl.constexpr,
+    HEADS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """HEADS heads of one token: normed, turned, and written where they belong."""
+    wait(EARLY)
     token = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     d = tl.arange(0, WIDE)
@@ -151,7 +160,7 @@ def rotate(qkv_NX: Tensor, layer: Layer, cache: Cache, pages: Pages, eps: float)
         q_weight, k_weight, pages.table_BW.shape[1], blocks, eps,
         Q=Q, K=K, D=D, R=cos.shape[-1] if layer.rope else D, NORM=layer.norm,
         HEAD_NORM=layer.head_norms is not None, ROPE=layer.rope is not None, PAGE=BLOCK,
-        WIDE=triton.next_power_of_2(D), HEADS=heads,
+        WIDE=triton.next_power_of_2(D), HEADS=heads, **launch_early(qkv_NX.device),
     )  # fmt: skip
     return q_out
 
@@ -162,10 +171,11 @@ def _attend(
     width, blocks, tokens, scale, window,
     Q: tl.constexpr, K: tl.constexpr, D: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr,
     STEP: tl.constexpr, SPAN: tl.constexpr, PAGE: tl.constexpr, SPLIT: tl.constexpr,
-    WINDOW: tl.constexpr, EXACT: tl.constexpr,
+    WINDOW: tl.constexpr, EXACT: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """A tile of tokens of one row over one chunk of its positions. Steps that a token does not see
     leave its sums as they are, so neither its neighbours nor the tile's size move a bit."""
+    wait(EARLY)
     tile, owner, chunk = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     group: tl.constexpr = Q // K
     r, d, t = tl.arange(0, ROWS), tl.arange(0, WIDE), tl.arange(0, STEP)
@@ -220,8 +230,10 @@ def _attend(
 def _join(
     part, tops, totals, position, out, tokens,
     Q: tl.constexpr, D: tl.constexpr, WIDE: tl.constexpr, SPAN: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """The chunks of one token and head, added up in the order of their positions."""
+    wait(EARLY)
     token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     d = tl.arange(0, WIDE)
     top, total = -float("inf"), 0.0
@@ -237,6 +249,20 @@ def _join(
         top = higher
     to = out + (token * Q + head) * D + d
     tl.store(to, (mixed / total).to(out.dtype.element_ty), mask=d < D)
+
+
+def _stages(programs: int, step_bytes: int, device: torch.device) -> int:
+    """How far ahead a program fetches, which moves no bit: two steps instead of one where all
+    programs find room on the GPU all the same, for then none hides another's waiting."""
+    return 5 if programs <= _at_once(2 * step_bytes + _OTHER_BYTES, device) else 3
+
+
+@cache
+def _at_once(program_bytes: int, device: torch.device) -> int:
+    if device.type != "cuda":
+        return 0
+    gpu = torch.cuda.get_device_properties(device)
+    return gpu.multi_processor_count * (gpu.shared_memory_per_multiprocessor // program_bytes)
 
 
 def attend(q_NQD: Tensor, layer: Layer, cache: Cache, pages: Pages, scale: float) -> Tensor:
@@ -258,18 +284,24 @@ def attend(q_NQD: Tensor, layer: Layer, cache: Cache, pages: Pages, scale: float
         pages.position_N, out, part, tops, totals,
         pages.table_BW.shape[1], blocks, tokens, scale, layer.window,
         Q=Q, K=K, D=D, ROWS=max(16, triton.next_power_of_2(pages.tile * (Q // K))), WIDE=wide,
-        STEP=64, SPAN=CHUNK, PAGE=BLOCK, SPLIT=splits > 1, WINDOW=layer.window > 0,
-        EXACT="ieee" if q_NQD.dtype == torch.float32 else "tf32", num_warps=2, num_stages=3,
+        STEP=_STEP, SPAN=CHUNK, PAGE=BLOCK, SPLIT=splits > 1, WINDOW=layer.window > 0,
+        EXACT="ieee" if q_NQD.dtype == torch.float32 else "tf32", num_warps=2,
+        num_stages=_stages(len(pages.row_M) * K * splits, 2 * _STEP * wide * keys.itemsize, device),
+        **launch_early(device),
     )  # fmt: skip
     if splits > 1:
         _join[(tokens, Q)](
-            part, tops, totals, pages.position_N, out, tokens, Q=Q, D=D, WIDE=wide, SPAN=CHUNK
-        )
+            part, tops, totals, pages.position_N, out, tokens, Q=Q, D=D, WIDE=wide, SPAN=CHUNK,
+            **launch_early(device),
+        )  # fmt: skip
     return out
 
 
 @triton.jit
-def _gate(both, out, width, GELU: tl.constexpr, BLOCK_I: tl.constexpr):
+def _gate(
+    both, out, width, GELU: tl.constexpr, BLOCK_I: tl.constexpr, EARLY: tl.constexpr
+):  # fmt: skip
+    wait(EARLY)
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK_I + tl.arange(0, BLOCK_I)
     inside = column < width
@@ -289,5 +321,6 @@ def gate(both_N2I: Tensor, gelu: bool = False) -> Tensor:
     """activation(first half) × second half."""
     rows, width = both_N2I.shape[0], both_N2I.shape[1] // 2
     out = torch.empty(rows, width, dtype=both_N2I.dtype, device=both_N2I.device)
-    _gate[(rows, triton.cdiv(width, 1024))](both_N2I, out, width, GELU=gelu, BLOCK_I=1024)
+    early = launch_early(both_N2I.device)
+    _gate[(rows, triton.cdiv(width, 1024))](both_N2I, out, width, GELU=gelu, BLOCK_I=1024, **early)
     return out

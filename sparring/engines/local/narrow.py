@@ -20,6 +20,7 @@ import triton.language as tl
 from torch import Tensor
 
 from sparring.engines.local.decoder import Decoder, Linear
+from sparring.engines.local.dependent_launch import launch_early, prefetch, wait
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ ROWS = (16, 32, 64)
 _SMALLEST = 2**22  # bytes of a matrix that is worth it
 _GAIN = 0.97  # of the library's time
 _TIMED = 8  # matrices of a shape: more than the GPU's caches hold
+LINE: tl.constexpr = tl.constexpr(64)  # values of two bytes in a cache line
 _AHEAD = 4_000_000  # cycles in which the host queues what is timed
 
 
@@ -52,12 +54,16 @@ FORMS = (
 def _product(
     x, weight, out, N, K,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SWAPPED: tl.constexpr,
-    EXACT: tl.constexpr,
+    EXACT: tl.constexpr, AHEAD: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     row, k = tl.arange(0, ROWS), tl.arange(0, DEPTH)
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     x_at = x + row[:, None] * K + k[None, :]
     weight_at = weight + column.to(tl.int64)[:, None] * K + k[None, :]
+    if EARLY:  # weights are there already, while the rows are still being computed
+        line = tl.arange(0, AHEAD // LINE) * LINE
+        prefetch(weight + column.to(tl.int64)[:, None] * K + line[None, :])
+    wait(EARLY)
     if SWAPPED:
         total = tl.zeros([COLUMNS, ROWS], tl.float32)
     else:
@@ -80,7 +86,8 @@ def product(form: Form, x_RK: Tensor, weight_NK: Tensor) -> Tensor:
         x_RK, weight_NK, out_RN, N, K,
         ROWS=rows, COLUMNS=form.columns, DEPTH=form.depth, SWAPPED=form.swapped,
         EXACT="ieee" if x_RK.dtype == torch.float32 else "tf32",
-        num_warps=4, num_stages=form.stages,
+        AHEAD=min(4 * form.depth, triton.next_power_of_2(K + 1) // 2),
+        num_warps=4, num_stages=form.stages, **launch_early(x_RK.device),
     )  # fmt: skip
     return out_RN
 

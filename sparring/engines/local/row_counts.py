@@ -23,7 +23,7 @@ HEAD_ROWS = 1024  # the head is never asked for more
 _TRIED = 3  # groups of rows of each size
 # Rows of products. Without split-K few rows can be slower than more, for too few of a GPU's
 # processors work then: each size is timed, and padded to the fastest that holds as many.
-SIZES = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 4096, 8192)
+SIZES = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 # Of a step's seconds: sizes that differ by less are equally fast. Where others use the GPU too a
 # clock is not steady; a size that a library has no good way for takes two or three times as long.
 NOISE = 0.25

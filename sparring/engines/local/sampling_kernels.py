@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sparring.engines.local.dependent_launch import launch_early, wait
+
 PARTS = 8  # that the vocabulary is split into for a draw
 _SCAN = 2048
 
@@ -28,8 +30,10 @@ def _logit(logits, index, inside, heat, scale, cap, CAP: tl.constexpr):
 def _weigh(
     logits, temperature, tops, totals, best, scale, cap,
     V: tl.constexpr, PARTS: tl.constexpr, SCAN: tl.constexpr, CAP: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """One part of a row's vocabulary: its largest logit, where that is, and its sum."""
+    wait(EARLY)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     heat = tl.load(temperature + row)
     heat = tl.where(heat == 0, 1.0, heat)
@@ -54,8 +58,10 @@ def _weigh(
 def _choose(
     logits, temperature, tops, totals, best, seed, drawn, token, logprob, scale, cap,
     V: tl.constexpr, PARTS: tl.constexpr, SCAN: tl.constexpr, CAP: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """A part by its weight, then a token of it: two uniforms of the request's own."""
+    wait(EARLY)
     row = tl.program_id(0).to(tl.int64)
     heat = tl.load(temperature + row)
     greedy = heat == 0
@@ -113,6 +119,7 @@ def draw(
     token = torch.empty(rows, dtype=torch.int64, device=device)
     logprob = torch.empty(rows, dtype=torch.float32, device=device)
     form = {"V": V, "PARTS": PARTS, "SCAN": _SCAN, "CAP": cap is not None}
+    form |= launch_early(device)
     bend = (scale, cap or 1.0)
     _weigh[(rows, PARTS)](logits_BV, temperature_B, tops, totals, best, *bend, **form)
     _choose[(rows,)](
@@ -124,8 +131,9 @@ def draw(
 @triton.jit(do_not_specialize=["rows", "stride"])
 def _advance(
     drawn_token, drawn_logprob, token, position, drawn, left, turn, tokens, logprobs, rows, stride,
-    BLOCK_B: tl.constexpr,
+    BLOCK_B: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
+    wait(EARLY)
     row = tl.program_id(0) * BLOCK_B + tl.arange(0, BLOCK_B)
     mine = row < rows
     new = tl.load(drawn_token + row, mask=mine)
@@ -151,5 +159,5 @@ def advance(
     rows = len(token_B)
     _advance[(triton.cdiv(rows, 128),)](
         token_B, logprob_B, state["token"], state["position"], state["drawn"], state["left"], turn,
-        tokens, logprobs, rows, tokens.shape[1], BLOCK_B=128,
+        tokens, logprobs, rows, tokens.shape[1], BLOCK_B=128, **launch_early(token_B.device),
     )  # fmt: skip

@@ -17,7 +17,7 @@ if not CUDA:
 pytest.importorskip("triton", reason="triton is not installed (it comes with torch for CUDA)")
 
 from sparring.core.types import Request, Sampling, Turn  # noqa: E402
-from sparring.engines.local import kernels, narrow, torch_ops  # noqa: E402
+from sparring.engines.local import dependent_launch, kernels, narrow, torch_ops  # noqa: E402
 from sparring.engines.local.decoder import Layer  # noqa: E402
 from sparring.engines.local.engine import TransformersEngine  # noqa: E402
 from sparring.engines.local.paged_cache import BLOCK  # noqa: E402
@@ -247,7 +247,7 @@ def test_a_request_has_the_same_bits_alone_and_in_company() -> None:
 
 
 @pytest.mark.skipif(not CUDA, reason="captured graphs need a GPU")
-def test_bits_in_bfloat16_do_not_depend_on_company_on_a_gpu() -> None:
+def test_bits_in_bfloat16_do_not_depend_on_company_on_a_gpu(monkeypatch) -> None:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     from sparring.models.loading import nano_tokenizer
@@ -274,6 +274,14 @@ def test_bits_in_bfloat16_do_not_depend_on_company_on_a_gpu() -> None:
     for i in (0, 7, 33, 149):
         [alone] = asyncio.run(together(TransformersEngine(policies), [i]))
         assert (alone.token_ids, alone.logprobs) == (company[i].token_ids, company[i].logprobs)
+    # Nor on whether a kernel begins before the one ahead of it has ended.
+    assert dependent_launch.launch_early(DEVICE)["EARLY"] == (
+        torch.cuda.get_device_capability() >= dependent_launch.HOPPER
+    )
+    monkeypatch.setattr(dependent_launch, "enabled", False)
+    late = asyncio.run(together(TransformersEngine(policies), list(range(150))))
+    assert [t.token_ids for t in late] == [t.token_ids for t in company]
+    assert [t.logprobs for t in late] == [t.logprobs for t in company]
 
 
 @pytest.mark.parametrize("rows", narrow.ROWS)
