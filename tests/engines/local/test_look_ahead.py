@@ -227,6 +227,8 @@ def test_more_rows_than_the_largest_pass_may_have_wait_their_turn(make_policies,
     engine = TransformersEngine(policies)
     runner = looking_ahead(engine)
     counts = runner._counts
+    counts.find()  # whose products rows are computed by, on this processor
+    counts.forget()
 
     def find() -> None:
         fewer = next(rounds) >= fewer_at

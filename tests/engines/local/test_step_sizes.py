@@ -43,6 +43,8 @@ def test_a_timed_size_is_used_and_moves_no_digit(make_policies, monkeypatch) -> 
     plain = asyncio.run(talk(TransformersEngine(policies), 2, ("main", "rival")))
     engine = TransformersEngine(policies, max_batch=40)
     runner, sizes, timed = runner_of(engine), list[int](), list[int]()
+    runner._counts.find()  # whose products rows are computed by, on this processor
+    runner._counts.forget()
 
     def find(self: RowCounts) -> None:  # a GPU's sizes, all of which agree here
         self.sizes = [8, 16, 32, 64, 128]
