@@ -73,7 +73,8 @@ def warm_up(engine: TransformersEngine, ask: Any, args: argparse.Namespace) -> N
     for work in works:
         asyncio.run(once(ask, work, args.shrink, most=24))
     if runner.captures:
-        lengths = [CHUNK, 2 * CHUNK, 4 * CHUNK] if {"varied", "128x2048"} & {*works} else [CHUNK]
+        long = {"varied", "128x2048", "games"} & {*works}
+        lengths = [CHUNK, 2 * CHUNK, 4 * CHUNK] if long else [CHUNK]
         with torch.inference_mode():
             for size in sorted({runner._counts.padded(n) for n in range(1, 513)}):
                 for length in lengths:
