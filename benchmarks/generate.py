@@ -134,7 +134,8 @@ def by_vllm(folder: str, policies: Any, args: argparse.Namespace) -> tuple[Ask, 
         dtype = str(model.dtype).removeprefix("torch.")
     engine = AsyncLLM.from_engine_args(
         AsyncEngineArgs(
-            folder, dtype=dtype, gpu_memory_utilization=args.vllm_share,
+            folder, dtype=dtype, kv_cache_memory_bytes=int(args.cache_gb * 1e9),
+            gpu_memory_utilization=0.05,  # must be free at the start; the cache is not held to it
             max_num_seqs=args.batch, max_model_len=8192, skip_tokenizer_init=True,
             disable_log_stats=True, compilation_config={"cudagraph_capture_sizes": CAPTURED},
         )
@@ -332,7 +333,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--games", action="store_true", help="of six turns, at their own pace")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--vllm", help="a model folder for vLLM to load")
-    parser.add_argument("--vllm-share", type=float, default=0.4, help="of the GPU's memory")
+    parser.add_argument("--cache-gb", type=float, default=24, help="for vLLM's keys and values")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 

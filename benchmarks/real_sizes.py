@@ -111,8 +111,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--works", default=",".join(WORKS))
     parser.add_argument("--rounds", type=int, default=3, help="of each work, in turn with vLLM")
     parser.add_argument("--vllm", help="a folder with the weights, for vLLM")
-    parser.add_argument("--vllm-share", type=float, default=0.48, help="of the GPU's memory")
-    parser.add_argument("--cache-gb", type=float, default=42.0, help="for our keys and values")
+    parser.add_argument("--cache-gb", type=float, default=42.0, help="for keys and values, of each")
     parser.add_argument("--write", help="write the weights to this folder, and do no more")
     parser.add_argument("--loose", action="store_true", help="without the same bits in any batch")
     parser.add_argument("--without", nargs="+", default=[], choices=PARTS)
@@ -154,6 +153,7 @@ def main() -> None:
         for _ in range(args.rounds):
             for who, (run, ask) in ways.items():
                 rounds[who].append(measure(run, ask, work, args))
+                print(f"{args.shape} {work} {who}: {rounds[who][-1][0]:,.0f}", flush=True)
         for who, some in rounds.items():
             show(args.shape, work, who, some)
         if len(rounds) > 1:  # of each round by itself: what slows the machine down cancels out

@@ -20,8 +20,8 @@ FORK = """
 import gc, importlib, os, pkgutil, sys
 SKIPPED = (
     "sparring.bridges.verl", "sparring.judge.sandbox.inside",
-    "sparring.engines.local.kernels", "sparring.engines.local.narrow",
-    "sparring.engines.local.sampling_kernels",
+    "sparring.engines.local.dependent_launch", "sparring.engines.local.kernels",
+    "sparring.engines.local.narrow", "sparring.engines.local.sampling_kernels",
 )
 def import_all():
     import sparring
