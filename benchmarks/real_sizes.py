@@ -1,5 +1,5 @@
 """The works that the engine is measured by at real sizes, and vLLM on the same work in the same
-run: random weights of a shape, prompts of about 75 tokens, logprobs. Results are printed at once.
+run: random weights of a shape, prompts of about 64 tokens, logprobs. Results are printed at once.
 
     python benchmarks/real_sizes.py qwen3-8b --write DIR          # the weights, for vLLM to load
     python benchmarks/real_sizes.py qwen3-8b --vllm DIR [--works 512x128,varied] [--rounds 3]
