@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.collect import Job, collect
@@ -38,6 +37,7 @@ from sparring.run.rundir import (
     write_json,
 )
 from sparring.tasks import choose_task
+from sparring.training.jobs import choose_game
 
 if TYPE_CHECKING:
     from sparring.models.chat import Chat
@@ -152,7 +152,7 @@ def _job(parts: Parts, name: str, kind: str, index: int) -> Job:
     }
     names = [game for game, seats in owned.items() if seats]
     weights = [float(config.games[game].get("weight", 1.0)) for game in names]
-    chosen = Random(seed).choices(names, weights)[0]
+    chosen = choose_game(names, weights, seed)
     game = parts.curriculum.level(chosen, index)
     program = program_of(game, kind)
     if program is None:

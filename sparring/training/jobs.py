@@ -78,6 +78,12 @@ class DifficultyGate:
         self.rewards = state["rewards"]
 
 
+def choose_game(names: Sequence[str], weights: Sequence[float], seed: int) -> str:
+    """A game of a mixture. Not by the seed itself, which deals its cards: a third of all seeds
+    would deal each of three games, and none of that third a Jack to the first player."""
+    return random.Random(derive(seed, "game")).choices(names, weights)[0]
+
+
 def make_jobs(parts: Parts, iteration: int, batch: int = 0) -> list[Job]:
     """One iteration's games. Their seeds and tasks come from the run's seed, so that any
     iteration can be played again without those before it. A step of a schedule says which seat
@@ -98,7 +104,7 @@ def make_jobs(parts: Parts, iteration: int, batch: int = 0) -> list[Job]:
     for table in range(first, first + tables):
         # What the games of a group share: it is to compare like with like.
         of_group = derive(config.seed, iteration, "group", table)
-        name = random.Random(of_group).choices(names, weights)[0]
+        name = choose_game(names, weights, of_group)
         game, given = games[name], parts.tasks.get(name)
         index = (iteration - 1) * tables + table
         if batch:  # any position: the iterations' first batches take all tasks in turn
