@@ -64,6 +64,10 @@ SMOLLM2_SPIRAL = (
     "sampling.mask_actions=false", "imitation={epochs: 2, lr: 1e-4, batch: 64}",
     "learn.lr=3e-5", "learn.entropy=0.02", "learn.entropy_end=0.003",
 )  # fmt: skip
+NANO_MATCHING = (
+    "begin.main=scripted:12000", "collect.episodes=1024", "collect.group=16",
+    "evaluate.final=1000",
+)  # fmt: skip
 SMOLLM2_MATCHING = (
     "policy=smollm2", "curriculum={}", "begin.main=scripted:12000", "learn.lr=2e-5",
     "learn.batch=256",
@@ -135,6 +139,15 @@ ROWS = {
         "SPIRAL, warm start, ablation", "nano", "lost to perfect tic-tac-toe ↓",
         "tictactoe/perfect/losses", "spiral", (*NANO_SPIRAL, "credit.decay=1"),
     ),
+    "spiral-warm-prompt": Row(
+        "SPIRAL, warm start, baselines by prompt", "nano", "exploitability of Kuhn poker ↓",
+        "kuhn/exact/exploitability", "spiral",
+        (
+            *NANO_SPIRAL, "credit.kind=prompt_baseline", "collect.episodes=1536", "iterations=80",
+            "learn.minibatches=2", "learn.betas=[0.5,0.99]", "learn.entropy=0.1",
+            "learn.entropy_end=0.01",
+        ),
+    ),
     "spiral-smollm2": Row(
         "SPIRAL", "SmolLM2", "lost to perfect tic-tac-toe ↓", "tictactoe/perfect/losses",
         "spiral", SMOLLM2_SPIRAL,
@@ -152,7 +165,13 @@ ROWS = {
         "negotiation", SMOLLM2_NEGOTIATION,
     ),
     "matching": Row("matching", "nano", "score ↑", "matching/exact/score", "matching"),
-    "matching-warm": Row("matching", "nano", "score ↑", "matching/exact/score", "matching-warm"),
+    "matching-warm": Row(
+        "matching, 3 × 3", "nano", "score ↑", "matching/exact/score", "matching-warm", NANO_MATCHING
+    ),
+    "matching-no-channel": Row(
+        "matching, 3 × 3, channel cut", "nano", "score ↑", "matching/exact/score", "matching-warm",
+        (*NANO_MATCHING, "games.matching.channel=false"),
+    ),
     "matching-smollm2": Row(
         "matching, 3 × 3, terse", "SmolLM2", "score ↑", "matching/exact/score", "matching-warm",
         (
@@ -161,11 +180,11 @@ ROWS = {
         ),
     ),
     "matching-words": Row(
-        "matching, 2 × 2, in words", "SmolLM2", "score ↑", "matching/exact/score", "matching-warm",
+        "matching, 3 × 3, in words", "SmolLM2", "score ↑", "matching/exact/score", "matching-warm",
         (
-            *SMOLLM2_MATCHING, "imitation={epochs: 3, lr: 1e-4, batch: 64}", "iterations=10",
-            "collect.episodes=256", "games.matching.style=short", "games.matching.size=2",
-            "games.matching.hints=1", "games.matching.scales=[1, 1]",
+            "policy=smollm2", "games.matching.style=short", "games.matching.scales=[1, 1]",
+            "begin.main=scripted:2000", "imitation={epochs: 3, lr: 1e-4, batch: 64}",
+            "learn.lr=1e-5", "learn.batch=256", "iterations=16", "collect.episodes=256",
         ),
     ),
     "equivalence-bob": Row(

@@ -72,13 +72,16 @@ def warm_up(engine: TransformersEngine, ask: Any, args: argparse.Namespace) -> N
         runner.memory.grow(runner.memory.capacity())
     for work in works:
         asyncio.run(once(ask, work, args.shrink, most=24))
+    if "games" in works:  # kernels that read a prompt after more than a chunk of positions
+        lengths = [[240 // args.shrink] * generate.GAME_TURNS] * 4
+        asyncio.run(generate.play(ask, generate.prompts(4, WORDS), lengths, paced=True))
     if runner.captures:
         long = {"varied", "128x2048", "games"} & {*works}
-        lengths = [CHUNK, 2 * CHUNK, 4 * CHUNK] if long else [CHUNK]
+        positions = [CHUNK, 2 * CHUNK, 4 * CHUNK] if long else [CHUNK]
         with torch.inference_mode():
             for size in sorted({runner._counts.padded(n) for n in range(1, 513)}):
-                for length in lengths:
-                    runner._step_of(size, length)
+                for longest in positions:
+                    runner._step_of(size, longest)
 
 
 def measure(run: Callable[[Any], int], ask: Any, work: str, args: argparse.Namespace) -> Any:

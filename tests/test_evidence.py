@@ -80,6 +80,16 @@ def test_every_row_is_a_recipe_with_overrides_it_takes(evidence):
         assert load_recipe(row.recipe, row.overrides).recipe == row.recipe
 
 
+def test_every_row_of_the_table_of_results_is_printed_by_a_command(evidence):
+    text = (FOLDER.parent / "docs" / "results.md").read_text()
+    lines = text[text.index("| pipeline |") :].split("\n\n")[0].splitlines()[2:]
+    rows = [line.rstrip(" |").split(" | ")[-1] for line in lines]
+    assert len(rows) > 20
+    for cell in rows:
+        commands = cell.split(", `")
+        assert all(c.strip("`").split()[0] in evidence.ROWS and c.endswith("`") for c in commands)
+
+
 def test_mathematics_is_graded_again_by_another_file_and_paired(tmp_path, monkeypatch, capsys):
     def lines(file: Path, rows: list[dict]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
