@@ -25,6 +25,7 @@ from sparring.engines.local.dependent_launch import launch_early, prefetch, wait
 log = logging.getLogger(__name__)
 
 ROWS = (16, 32, 64, 128, 192, 256, 384, 512)
+ONE_TILE = 64  # rows, or fewer, are in one program
 _SMALLEST = 2**22  # bytes of a matrix that is worth it
 _GAIN = 0.97  # of the library's time
 _TIMED = 8  # matrices of a shape: more than the GPU's caches hold
@@ -44,7 +45,7 @@ class Form(NamedTuple):
         return weight_NK.shape[0] % self.columns == 0 and weight_NK.shape[1] % self.depth == 0
 
 
-FEW = (  # rows, each weight is read by one program
+FEW = (
     Form(True, 64, 128, 5),
     Form(True, 64, 128, 7),
     Form(False, 32, 128, 5),
@@ -61,7 +62,7 @@ MANY = (
 
 
 def forms_of(rows: int) -> list[Form]:
-    return list(FEW) if rows <= 64 else [form for form in MANY if rows % form.rows == 0]
+    return list(FEW) if rows <= ONE_TILE else [form for form in MANY if rows % form.rows == 0]
 
 
 @triton.jit
@@ -138,7 +139,7 @@ def use_narrow(decoder: Decoder, sizes: Iterable[int], reference: int) -> None:
         weight = linear.weight
         if linear.bias is None and weight.nbytes >= _SMALLEST and weight.itemsize == 2:
             groups.setdefault(weight.shape, []).append(linear)
-    refused = set[bool]()
+    refused: dict[bool, set[bool]] = {True: set(), False: set()}  # of few rows, and of many
     for shape, linears in groups.items():
         weights = [linear.weight for linear in linears[:_TIMED]]
         x_RK = _noise(reference, weights[0])
@@ -148,7 +149,7 @@ def use_narrow(decoder: Decoder, sizes: Iterable[int], reference: int) -> None:
                 [form for form in forms_of(rows) if form.fits(weights[0])],
                 partial(_agrees, rows, x_RK, weights[0], whole_RN),
                 partial(seconds, x_RK[:rows], weights),
-                refused,
+                refused[rows <= ONE_TILE],
             )
             if form is not None:
                 log.info("products of %d rows with %s: %s", rows, tuple(shape), form)
