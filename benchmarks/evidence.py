@@ -215,6 +215,23 @@ ROWS = {
             "schedule.discriminator=2", "schedule.generator=3",
         ),
     ),
+    "adversary-nano": Row(
+        "adversary, both seats", "nano", "programs right ↑", "tests/programs_right",
+        "adversarial-warm",
+        (
+            "policy=nano", "curriculum={}", "tasks={source: 'shipped:digits', holdout: 0}",
+            "games.adversarial_tests={style: terse, stages: [code], timeout_s: 2, most_tests: 1, "
+            "program_tokens: 80, test_tokens: 1}",
+            "begin={generator: 'scripted:1200', discriminator: 'perfect:100'}",
+            "imitation={epochs: 3, lr: 1e-3, batch: 32}", "sampling.temperature=1",
+            "schedule={enabled: true, discriminator: 20, generator: 20, alternating: 12}",
+            "collect.episodes=256", "collect.group=8", "credit.trace=1", "learn.weights=full",
+            "learn.lr=3e-4", "learn.critic_lr=1e-2", "learn.entropy=0.02",
+            "learn.entropy_end=0.003", "learn.kl_stop=0.05", "evaluate.temperature=1",
+            "evaluate.ladder=240",
+        ),
+        then="crossplay.py {run}",
+    ),
     # With λ below 1 the early of five stages, hundreds of tokens back, would get no credit.
     "adversary-lists": Row(
         "adversary, problems on lists", "SmolLM2", "held-out tests passed, from imitation on ↑",
@@ -226,6 +243,7 @@ ROWS = {
             "evaluate.ladder=73", "schedule.discriminator=2", "schedule.generator=2",
             "schedule.alternating=1", "schedule.every=6", "credit.trace=1",
         ),
+        then="crossplay.py {run}",
     ),
     "code": Row(
         "code", "SmolLM2", "MBPP passed ↑", "mbpp_eval/pass_rate", "grpo-code-execution"

@@ -116,3 +116,15 @@ def test_a_gain_is_paired_by_problem(monkeypatch):
     start, end = {"a": -1.0, "b": 1.0}, {"a": 1.0, "b": 1.0, "c": 1.0}
     rewards = {("0", "0"): start, ("last", "0"): end}
     assert gain(rewards, ("0", "0"), ("last", "0")) == "+1.000 (-0.960 to +2.960)"
+
+
+def test_cross_play_is_printed_with_its_intervals(monkeypatch):
+    result = {
+        "names": ["untrained", "stage 1"], "games": 40, "baseline_passed": [0.5, 0.75],
+        "discriminator_wins": [[0.1, 0], [0.5, 0.25]],
+        "interval_95": [[[0.04, 0.23], [0, 0.09]], [[0.35, 0.65], [0.14, 0.4]]],
+    }  # fmt: skip
+    lines = load("crossplay", monkeypatch).lines(result)
+    assert lines[0] == "| programs broken, 40 games | untrained | stage 1 |"
+    assert lines[3] == "| discriminator stage 1 | 0.50 (0.35 to 0.65) | 0.25 (0.14 to 0.40) |"
+    assert lines[4] == "| baseline tests passed | 0.50 | 0.75 |"

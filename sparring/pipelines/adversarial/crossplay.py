@@ -57,6 +57,8 @@ async def crossplay(run: RunDir, games: int) -> None:
         config.tasks, game.problems
     )
     tasks = [task for task in tasks if not game.unusable(task)]
+    if config.evaluate.temperature:  # players who are sampled may meet on a problem more than once
+        tasks *= -(-games // len(tasks))
     async with opened([game], config.sandbox):
         results = await meet(game, engine, list(checkpoints), tasks[:games], config)
     write_whole(run.path / "crossplay.json", (json.dumps(results, indent=1) + "\n").encode())
@@ -143,7 +145,8 @@ async def meet(
             lost[d][g] = fmean(s.discriminator for s in scores)
     return {
         "names": list(names),
-        "problems": len(problems),
+        "problems": len({task.id for task in tasks}),
+        "games": len(problems),
         "sampling": asdict(as_trained(config, config.evaluate.temperature)),
         "discriminator_wins": wins,
         "interval_95": [[wilson(row.count("1"), len(row)) for row in line] for line in broken],

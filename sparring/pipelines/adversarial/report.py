@@ -80,9 +80,12 @@ def _crossplay(result: Mapping[str, Any]) -> str:
         [f"<th>{esc(name)}</th>", *(f"{w:.0%}" for w in row)]
         for name, row in zip(names, wins, strict=False)
     ]
+    problems = result.get("problems", 0)
+    games = result.get("games", problems)
+    again = f"{number(games)} games on " if games != problems else ""
     note = (
         "How often a discriminator (row) breaks the program of a generator (column), over "
-        f"{number(result.get('problems', 0))} problems. {_race(result.get('over_time') or [])}"
+        f"{again}{number(problems)} problems. {_race(result.get('over_time') or [])}"
     )
     return card("Cross-play of the stages", note, ["", *names], rows)
 

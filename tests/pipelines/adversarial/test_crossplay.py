@@ -89,3 +89,6 @@ def test_the_report_shows_stages_players_and_tests_and_nothing_where_there_are_n
     assert "0.250" in page and "0.500" in page and ">4<" in page
     assert "90%" in page and "over 9 problems" in page and "3 of 4" in page
     assert "<b>" not in page  # a model's words are text
+    (tmp_path / "crossplay.json").write_text(json.dumps({**crossplay, "games": 36}))
+    again = section(RunData("run", tmp_path, lines=lines))
+    assert again is not None and "over 36 games on 9 problems" in again.sections[0].body
