@@ -58,7 +58,8 @@ def test_a_game_that_needs_tasks_brings_those_of_its_source(tmp_path: Path):
 
 def test_a_run_of_several_games_is_exported_one_at_a_time(tmp_path: Path):
     terse = {"style": "terse"}
-    run = played(tmp_path / "run", games={"tictactoe": terse, "kuhn": terse})
+    games = {"tictactoe": terse, "kuhn": terse}
+    run = played(tmp_path / "run", games=games, collect={"episodes": 16})
     with pytest.raises(ConfigError, match=r"--game, of tictactoe, kuhn"):
         export(run, tmp_path / "out")
     with pytest.raises(ConfigError, match="no game 'khun'; did you mean 'kuhn'"):
