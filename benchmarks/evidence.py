@@ -232,16 +232,19 @@ ROWS = {
         ),
         then="crossplay.py {run}",
     ),
-    # With λ below 1 the early of five stages, hundreds of tokens back, would get no credit.
+    # With λ below 1 the early of five stages, hundreds of tokens back, would get no credit. Half of
+    # the programs that the generator imitates are wrong: perfect ones leave nothing to break.
     "adversary-lists": Row(
         "adversary, problems on lists", "SmolLM2", "held-out tests passed, from imitation on ↑",
         "eval/adversarial_tests/held_out/pass_rate_baseline", "adversarial-warm",
         (
             "tasks.source=shipped:lists", "tasks.holdout=0.3", "curriculum={}",
-            "begin={generator: 'perfect:120', discriminator: 'perfect:300'}",
-            "imitation={epochs: 1, lr: 3e-4, batch: 16}", "evaluate.games=73",
-            "evaluate.ladder=73", "schedule.discriminator=2", "schedule.generator=2",
-            "schedule.alternating=1", "schedule.every=6", "credit.trace=1",
+            "begin={generator: 'scripted:507', discriminator: 'perfect:338'}",
+            "imitation={epochs: 3, lr: 3e-4, batch: 16}", "evaluate.games=73",
+            "evaluate.ladder=146", "evaluate.temperature=0.8", "collect.episodes=192",
+            "schedule={enabled: true, discriminator: 3, generator: 3, alternating: 0, "
+            "together: true, every: 6}",
+            "credit.trace=1",
         ),
         then="crossplay.py {run}",
     ),

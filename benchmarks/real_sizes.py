@@ -3,6 +3,8 @@ run: random weights of a shape, prompts of about 64 tokens, logprobs. Results ar
 
     python benchmarks/real_sizes.py qwen3-8b --write DIR          # the weights, for vLLM to load
     python benchmarks/real_sizes.py qwen3-8b --vllm DIR [--works 512x128,varied] [--rounds 3]
+    python benchmarks/real_sizes.py qwen3-8b --steps                    # a captured step, by rows
+    python benchmarks/real_sizes.py qwen3-8b --works varied --profile   # its time by kernel
 
 Works: 512 replies of 128 tokens, 64 of 128, 512 of varied length (exponential around 256, at most
 2,048), 128 of 2,048; `games`: 512 games of six turns with replies exponential around 128 tokens.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import statistics
 import time
 from collections.abc import Callable
@@ -36,6 +39,7 @@ WORKS = {  # requests, tokens of each, lengths, games
 }
 WORDS = 12  # of a prompt
 PARTS = ("look-ahead", "narrow", "early")  # of the engine, to do without
+PROFILE_AFTER, PROFILED = 3.0, 0.5  # seconds of a work
 
 
 def plan(work: str, shrink: int) -> argparse.Namespace:
@@ -99,6 +103,46 @@ def measure(run: Callable[[Any], int], ask: Any, work: str, args: argparse.Names
     return tokens / took, busy
 
 
+def step_table(shape: str, runner: Runner) -> None:
+    """Milliseconds of a captured step without attention, by rows: as the engine chose its products,
+    and with the library's alone."""
+    sizes = [size for size in runner._counts.sizes if size <= runner.scheduler.max_rows]
+    linears = [linear for layer in runner.decoder.layers for linear in layer.linears]
+    for who in ("sparring", "sparring -narrow"):
+        with torch.inference_mode():
+            times = {size: min(runner._time_step(size) for _ in range(3)) for size in sizes}
+        line = ", ".join(f"{size}: {1000 * took:.2f}" for size, took in times.items())
+        print(f"{shape} step, ms, {who:16} {line}", flush=True)
+        for linear in linears:
+            linear.narrow.clear()
+        runner._moves()  # graphs with the products that are gone
+
+
+def kernels(ask: Any, work: str, args: argparse.Namespace) -> None:
+    """What the device's time goes to in the middle of a work, by kernel."""
+    from torch.profiler import ProfilerActivity, profile
+
+    watch = profile(activities=[ProfilerActivity.CUDA])
+
+    async def watched() -> float:
+        task = asyncio.create_task(once(ask, work, args.shrink))
+        await asyncio.sleep(PROFILE_AFTER)
+        watch.start()
+        started = time.perf_counter()
+        await asyncio.sleep(PROFILED)
+        took = time.perf_counter() - started
+        watch.stop()
+        await task
+        return took
+
+    took = asyncio.run(watched())
+    rows = sorted(watch.key_averages(), key=lambda row: -row.device_time_total)[:12]
+    for row in rows:
+        share = row.device_time_total / 1e4 / took
+        mean = row.device_time_total / max(1, row.count)
+        print(f"{work} {share:5.1f} % of the time, {row.count} × {mean:.1f} µs  {row.key[:90]}")
+
+
 def show(shape: str, work: str, who: str, rounds: list[tuple[float, float | None]]) -> None:
     speeds = [speed for speed, _ in rounds]
     spread = f"{min(speeds):,.0f} to {max(speeds):,.0f}"
@@ -118,6 +162,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--write", help="write the weights to this folder, and do no more")
     parser.add_argument("--loose", action="store_true", help="without the same bits in any batch")
     parser.add_argument("--without", nargs="+", default=[], choices=PARTS)
+    parser.add_argument("--steps", action="store_true", help="a step's time by rows, at the end")
+    parser.add_argument("--profile", action="store_true", help="each work once more, by kernel")
     parser.add_argument("--wait-for", help="a file: prepare all, and begin when it is there")
     parser.add_argument("--shrink", type=int, default=1, help="works so many times as small")
     return parser.parse_args()
@@ -125,6 +171,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args, started = arguments(), time.perf_counter()
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("sparring.engines.local").setLevel(logging.INFO)
     device, dtype = choose_device()
     policies = generate.random_policies(args.shape, device, dtype)
     if args.write:
@@ -167,6 +215,10 @@ def main() -> None:
             print(f"{args.shape} {work:9} ratio    {middle:9.2f} ({spread})", flush=True)
     if args.vllm:
         vllm.shutdown()
+    for work in works if args.profile else ():
+        kernels(own, work, args)
+    if args.steps:
+        step_table(args.shape, engine._runner(BASE))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Matrix products of a decode step's rows, in Triton. A library that may not split the sum over K
-has too few parts of a product for all of a GPU's processors; these cut the outputs into smaller
-tiles and add up in the order of K. Where a form has the very bits of the library's products of many
-rows, and is faster, it is used; which ones do is tried on the model's own matrices.
+"""Matrix products of few rows, in Triton. A library that may not split the sum over K has too few
+parts of a product for all of a GPU's processors; these cut the outputs into narrower tiles and add
+up in the order of K. Where a form has the very bits of the library's products of many rows, and is
+faster, it is used; which ones do is tried on the model's own matrices.
 
 Shapes: R rows, N outputs, K inputs.
 """
@@ -24,8 +24,7 @@ from sparring.engines.local.dependent_launch import launch_early, prefetch, wait
 
 log = logging.getLogger(__name__)
 
-ROWS = (16, 32, 64, 128, 192, 256, 384, 512)
-ONE_TILE = 64  # rows, or fewer, are in one program
+ROWS = (16, 32, 64)  # of 128 to 512 no form was faster than the library (docs/performance.md)
 _SMALLEST = 2**22  # bytes of a matrix that is worth it
 _GAIN = 0.97  # of the library's time
 _TIMED = 8  # matrices of a shape: more than the GPU's caches hold
@@ -38,31 +37,17 @@ class Form(NamedTuple):
     columns: int  # outputs of one program
     depth: int  # inputs of one step
     stages: int  # steps whose operands are fetched ahead
-    rows: int = 0  # of one program; 0: all
-    warps: int = 4
 
     def fits(self, weight_NK: Tensor) -> bool:
         return weight_NK.shape[0] % self.columns == 0 and weight_NK.shape[1] % self.depth == 0
 
 
-FEW = (
+FORMS = (
     Form(True, 64, 128, 5),
     Form(True, 64, 128, 7),
     Form(False, 32, 128, 5),
     Form(False, 16, 256, 4),
 )
-MANY = (
-    Form(True, 64, 64, 5, rows=64),
-    Form(True, 128, 64, 5, rows=64),
-    Form(True, 64, 64, 5, rows=128),
-    Form(True, 128, 64, 4, rows=128, warps=8),
-    Form(False, 128, 64, 4, rows=128, warps=8),
-    Form(False, 256, 64, 3, rows=128, warps=8),
-)
-
-
-def forms_of(rows: int) -> list[Form]:
-    return list(FEW) if rows <= ONE_TILE else [form for form in MANY if rows % form.rows == 0]
 
 
 @triton.jit
@@ -71,9 +56,8 @@ def _product(
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SWAPPED: tl.constexpr,
     EXACT: tl.constexpr, AHEAD: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    # Programs of the same weights are next to each other, so that memory is read once.
-    row, k = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, DEPTH)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    row, k = tl.arange(0, ROWS), tl.arange(0, DEPTH)
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     x_at = x + row[:, None] * K + k[None, :]
     weight_at = weight + column.to(tl.int64)[:, None] * K + k[None, :]
     if EARLY:  # weights are there already, while the rows are still being computed
@@ -98,13 +82,12 @@ def _product(
 def product(form: Form, x_RK: Tensor, weight_NK: Tensor) -> Tensor:
     rows, (N, K) = len(x_RK), weight_NK.shape
     out_RN = torch.empty(rows, N, dtype=x_RK.dtype, device=x_RK.device)
-    tile = form.rows or rows
-    _product[(rows // tile, N // form.columns)](
+    _product[(N // form.columns,)](
         x_RK, weight_NK, out_RN, N, K,
-        ROWS=tile, COLUMNS=form.columns, DEPTH=form.depth, SWAPPED=form.swapped,
+        ROWS=rows, COLUMNS=form.columns, DEPTH=form.depth, SWAPPED=form.swapped,
         EXACT="ieee" if x_RK.dtype == torch.float32 else "tf32",
         AHEAD=min(4 * form.depth, triton.next_power_of_2(K + 1) // 2),
-        num_warps=form.warps, num_stages=form.stages, **launch_early(x_RK.device),
+        num_warps=4, num_stages=form.stages, **launch_early(x_RK.device),
     )  # fmt: skip
     return out_RN
 
@@ -132,24 +115,24 @@ def choose(
 
 
 def use_narrow(decoder: Decoder, sizes: Iterable[int], reference: int) -> None:
-    """Choose a form for the model's large matrices at each number of a step's rows. The bits must
-    be those of `reference` rows."""
+    """Choose a form for the model's large matrices at each of the small sizes. The bits must be
+    those of `reference` rows."""
     groups: dict[torch.Size, list[Linear]] = {}
     for linear in (linear for layer in decoder.layers for linear in layer.linears):
         weight = linear.weight
         if linear.bias is None and weight.nbytes >= _SMALLEST and weight.itemsize == 2:
             groups.setdefault(weight.shape, []).append(linear)
-    refused: dict[bool, set[bool]] = {True: set(), False: set()}  # of few rows, and of many
+    refused = set[bool]()
     for shape, linears in groups.items():
         weights = [linear.weight for linear in linears[:_TIMED]]
         x_RK = _noise(reference, weights[0])
         whole_RN = F.linear(x_RK, weights[0])
         for rows in (size for size in sizes if size in ROWS):
             form = choose(
-                [form for form in forms_of(rows) if form.fits(weights[0])],
+                [form for form in FORMS if form.fits(weights[0])],
                 partial(_agrees, rows, x_RK, weights[0], whole_RN),
                 partial(seconds, x_RK[:rows], weights),
-                refused[rows <= ONE_TILE],
+                refused,
             )
             if form is not None:
                 log.info("products of %d rows with %s: %s", rows, tuple(shape), form)
