@@ -62,7 +62,8 @@ SMOLLM2_SPIRAL = (
     "games={tictactoe: {style: short, opening: 8, max_tokens: 1}, kuhn: {style: short}, "
     "negotiation: {style: short, goods: [Wood, Gold], cap: 4}}",
     "sampling.mask_actions=false", "imitation={epochs: 2, lr: 1e-4, batch: 64}",
-    "learn.lr=3e-5", "learn.entropy=0.02", "learn.entropy_end=0.003",
+    "learn.lr=3e-5", "learn.entropy=0.02", "learn.entropy_end=0.003", "iterations=60",
+    "evaluate.every=60",
 )  # fmt: skip
 NANO_MATCHING = (
     "begin.main=scripted:12000", "collect.episodes=1024", "collect.group=16",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -27,7 +27,7 @@ SIZES = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
 # Of a step's seconds: sizes that differ by less are equally fast. Where others use the GPU too a
 # clock is not steady; a size that a library has no good way for takes two or three times as long.
 NOISE = 0.25
-_ROUNDS = 3  # of timing all sizes: what others do meanwhile must not fall on one of them
+_ROUNDS = 6  # of timing all sizes: what others do meanwhile falls on another one in each
 READ = 8192  # tokens of prompts in a pass, on a GPU
 
 
@@ -84,7 +84,7 @@ class RowCounts:
             met = [size for size in self.sizes if size <= largest]
             timed = [{size: seconds(size) for size in reversed(met)} for _ in range(_ROUNDS)]
             self._seconds = {size: min(took[size] for took in timed) for size in met}
-            self._fastest = fastest_sizes(met, self._seconds.__getitem__)
+            self._fastest = fastest_sizes(met, timed)
 
     def seconds(self, rows: int) -> float:
         """What a step of so many rows takes, without attention; 0 if that is not known."""
@@ -118,14 +118,16 @@ def invariant_sizes(decoder: Decoder, sizes: Sequence[int], device: torch.device
     return agree
 
 
-def fastest_sizes(sizes: Sequence[int], seconds: Callable[[int], float]) -> dict[int, int]:
+def fastest_sizes(sizes: Sequence[int], timed: Sequence[Mapping[int, float]]) -> dict[int, int]:
     """For each of these numbers of rows the fastest one that holds as many: padding further is
-    worth it where a library has a quicker way for more rows. `seconds` times one step; which size
-    wins moves no bit, since all of them agree."""
-    fastest, best, least = dict[int, int](), 0, float("inf")
+    worth it where a library has a quicker way for more rows, and is then quicker in every round of
+    `timed`, which has the seconds of a step of each. On a GPU that others use a larger size may be
+    lucky in one of them. Which size wins moves no bit, since all of them agree."""
+    fastest, best, quickest = dict[int, int](), 0, 0
     for size in sorted(sizes, reverse=True):
-        if (took := seconds(size)) <= least * (1 + NOISE):
-            best, least = size, min(took, least)
+        if not best or any(took[size] <= took[quickest] * (1 + NOISE) for took in timed):
+            best = size
+            quickest = min(size, quickest or size, key=lambda s: min(took[s] for took in timed))
         fastest[size] = best
     if padded := {size: best for size, best in sorted(fastest.items()) if size != best}:
         log.info("steps of fewer rows that are slower than those of more are padded: %s", padded)

@@ -44,7 +44,7 @@ STEPS = 16  # decode steps between two looks at what was drawn, at most, and on 
 STEPS_TIME = 0.02  # no more than take so many seconds: the host is quicker than that
 IN_VAIN = 8  # on a CPU one more for each so many tokens of the shortest reply: of what is computed
 # for a row, the part that comes after its end, and is dropped, stays small
-TIMED_STEPS = 3  # of each size at a time, of which the fastest counts
+TIMED_STEPS = 2  # of each size at a time, of which the faster counts
 READ_CPU = 1024  # what a layer makes of so many stays in the processor's cache
 HEAD_ROWS = 512  # rows of logits at a time
 
