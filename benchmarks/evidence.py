@@ -73,6 +73,16 @@ SMOLLM2_MATCHING = (
     "policy=smollm2", "curriculum={}", "begin.main=scripted:12000", "learn.lr=2e-5",
     "learn.batch=256",
 )  # fmt: skip
+# With λ below 1 the early of five stages, hundreds of tokens back, would get no credit. Half of the
+# programs that the generator imitates are wrong: perfect ones leave nothing to break.
+LISTS = (
+    "tasks.source=shipped:lists", "tasks.holdout=0.3", "curriculum={}",
+    "begin={generator: 'scripted:507', discriminator: 'perfect:338'}",
+    "imitation={epochs: 3, lr: 3e-4, batch: 16}", "evaluate.games=73", "evaluate.ladder=146",
+    "evaluate.temperature=0.8", "collect.episodes=192", "credit.trace=1",
+    "schedule={enabled: true, discriminator: 3, generator: 3, alternating: 0, together: true, "
+    "every: 6}",
+)  # fmt: skip
 ALICE = (
     "iterations=5", "games.equivalence.style=short", "games.equivalence.bob_tokens=3",
     "games.equivalence.alice_tokens=160", "games.equivalence.crosshair_paths=10",
@@ -233,19 +243,17 @@ ROWS = {
         ),
         then="crossplay.py {run}",
     ),
-    # With λ below 1 the early of five stages, hundreds of tokens back, would get no credit. Half of
-    # the programs that the generator imitates are wrong: perfect ones leave nothing to break.
     "adversary-lists": Row(
         "adversary, problems on lists", "SmolLM2", "held-out tests passed, from imitation on ↑",
-        "eval/adversarial_tests/held_out/pass_rate_baseline", "adversarial-warm",
+        "eval/adversarial_tests/held_out/pass_rate_baseline", "adversarial-warm", LISTS,
+        then="crossplay.py {run}",
+    ),
+    "adversary-lists-race": Row(
+        "adversary, both seats begin weak", "SmolLM2", "held-out programs broken ↑",
+        "eval/adversarial_tests/held_out/programs_broken", "adversarial-warm",
         (
-            "tasks.source=shipped:lists", "tasks.holdout=0.3", "curriculum={}",
-            "begin={generator: 'scripted:507', discriminator: 'perfect:338'}",
-            "imitation={epochs: 3, lr: 3e-4, batch: 16}", "evaluate.games=73",
-            "evaluate.ladder=146", "evaluate.temperature=0.8", "collect.episodes=192",
-            "schedule={enabled: true, discriminator: 3, generator: 3, alternating: 0, "
-            "together: true, every: 6}",
-            "credit.trace=1",
+            *LISTS, "begin={generator: 'scripted:507', discriminator: 'perfect:112'}",
+            "sampling.temperature=1", "evaluate.temperature=1",
         ),
         then="crossplay.py {run}",
     ),
