@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata, util
 from typing import Any
 
-from sparring.core.plugin import load_all
+from sparring.core.plugin import bridges, load_all
 
 _LIBRARIES = ("torch", "transformers", "peft", "pydantic", "safetensors")
 _OPTIONAL = {  # module -> what it is for, how to add it
@@ -17,9 +17,9 @@ _OPTIONAL = {  # module -> what it is for, how to add it
     "wandb": ("Weights & Biases", "pip install 'sparring[wandb]'"),
     "trackio": ("trackio", "pip install 'sparring[trackio]'"),
     "vllm": ("engine.kind: vllm", "pip install 'sparring[vllm]'"),
-    "textarena": ("games textarena:ID", "pip install 'sparring[textarena]'"),
-    "reasoning_gym": ("games gym:ID", "pip install 'sparring[gym]'"),
-    "verifiers": ("games verifiers:NAME", "pip install 'sparring[verifiers]'"),
+    "math_verify": ("answers in mathematical notation", "pip install 'sparring[math]'"),
+    "pandas": ("metrics and turns as data frames", "pip install 'sparring[frames]'"),
+    "bitsandbytes": ("learn.moments: 8bit, learn.quantize: 4bit", "pip install 'sparring[8bit]'"),
     "ray": ("engines on many machines", "pip install 'sparring[ray]'"),
 }
 
@@ -34,7 +34,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything, tried where trying is the only way to know."""
-    return [*_machine(), *_dtypes(), _sandbox(), *_of_plugins(), *_modules()]
+    return [*_machine(), *_dtypes(), _sandbox(), *_of_plugins(), *packages()]
 
 
 def as_json(findings: list[Finding]) -> dict[str, Any]:
@@ -86,8 +86,10 @@ def _of_plugins() -> list[Finding]:
     return [finding for check in load_all("checks") for finding in check()]
 
 
-def _modules() -> list[Finding]:
-    return [optional(module, *about) for module, about in _OPTIONAL.items()]
+def packages() -> list[Finding]:
+    """Those that nothing here needs until it is asked for, and those whose games can be played."""
+    games = {b.package: (f"games {prefix}:ID", b.install) for prefix, b in bridges().items()}
+    return [optional(module, *about) for module, about in (_OPTIONAL | games).items()]
 
 
 def optional(module: str, purpose: str, add: str) -> Finding:

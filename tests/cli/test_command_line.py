@@ -6,6 +6,7 @@ import json
 import re
 import resource
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 
 from sparring.cli import app
 from sparring.cli.console import show_evaluation
-from sparring.cli.doctor import Finding
+from sparring.cli.doctor import Finding, packages
 from sparring.core.errors import ConfigError
 from sparring.run.config import recipe_names
 
@@ -172,6 +173,16 @@ def test_the_doctor_says_what_there_is_and_what_would_add_the_rest(tmp_path: Pat
         assert set(finding) == {"ok", "detail", "add"} and finding["detail"]
         if name not in ("float16", "bfloat16"):  # what a processor cannot do, no command adds
             assert finding["ok"] or finding["add"], name
+
+
+def test_the_doctor_names_every_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"]) - {"all", "dev", "docs"}
+    extras -= {"equivalence", "serve"}  # its plug-in tries the tools themselves; always installed
+    monkeypatch.setattr("sparring.cli.doctor.util.find_spec", lambda name: None)
+    adds = [finding.add for finding in packages()]
+    assert not [extra for extra in extras if not any(f"[{extra}]" in add for add in adds)]
+    assert not [finding for finding in packages() if finding.ok]
 
 
 def test_the_doctor_speaks_to_people_too(monkeypatch: pytest.MonkeyPatch) -> None:
