@@ -4,6 +4,7 @@ player, or to demonstrations in a file. A model that cannot do a task yet begins
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -41,7 +42,10 @@ from sparring.training.jobs import choose_game
 
 if TYPE_CHECKING:
     from sparring.models.chat import Chat
+    from sparring.training.finetune import Progress
     from sparring.training.state import Parts
+
+log = logging.getLogger(__name__)
 
 FOLDER = "imitation"
 _TOO_LONG = 0.1  # share of a program's replies that may be too long, and are not learned from
@@ -209,15 +213,17 @@ async def imitate(
     for name, episodes in demonstrated.games.items():
         if not (folder.path / _games_of(name)).exists():
             write_episodes(folder.path / _games_of(name), episodes)
+    learner, epochs = parts.learner, parts.config.imitation.epochs
+    log.info("imitation first: %s", _plan(parts.config, len(demonstrated.lessons)))
     results = _results(run.path)
     if "before" not in results:
         results["before"] = await evaluate(folder.path)
         write_json(folder.path / EVALUATION, results)
-    learner, epochs = parts.learner, parts.config.imitation.epochs
     learner.restart(learn_config(parts.config))
     first = resume_fit(folder, learner)
     async with parts.engine.learning():
-        await fit_epochs(folder, learner, demonstrated.lessons, first, epochs, keep=1)
+        lessons, show = demonstrated.lessons, _show_epoch(epochs)
+        await fit_epochs(folder, learner, lessons, first, epochs, keep=1, progress=show)
     learner.restart(parts.config.learn)
     parts.engine.publish()
     results["after"] = await evaluate(run.path)
@@ -245,11 +251,27 @@ def tidy(run: Path) -> None:
     shutil.rmtree(run / FOLDER / "checkpoints", ignore_errors=True)
 
 
-def _summary(config: Config, results: dict[str, Any], lessons: int) -> str:
+def _show_epoch(epochs: int) -> Progress:
+    """One epoch can take longer than many iterations: each is said."""
+
+    def show(metrics: dict[str, Any]) -> None:
+        epoch, took = metrics["iteration"], metrics["time/learn_s"]
+        losses = ", ".join(f"{v:.3f}" for k, v in metrics.items() if k.endswith("/loss"))
+        left = f", about {(epochs - epoch) * took:.0f} s left" if epoch < epochs else ""
+        log.info("imitation: epoch %d of %d, loss %s, %.0f s%s", epoch, epochs, losses, took, left)
+
+    return show
+
+
+def _plan(config: Config, lessons: int) -> str:
     who = ", ".join(f"{name} {':'.join(source)}" for name, source in sources(config).items())
+    return f"{who}: {lessons} lessons, {config.imitation.epochs} epochs"
+
+
+def _summary(config: Config, results: dict[str, Any], lessons: int) -> str:
     scores = [results[when].get("eval/score") for when in ("before", "after")]
     gain = "" if None in scores else f"; score {scores[0]:.3f} before, {scores[1]:.3f} after"
-    return f"{who}: {lessons} lessons, {config.imitation.epochs} epochs{gain}"
+    return f"{_plan(config, lessons)}{gain}"
 
 
 def _games_of(name: str) -> str:

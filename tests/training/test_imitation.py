@@ -4,6 +4,7 @@ a run that died meanwhile comes to the same digits."""
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -65,6 +66,8 @@ def test_imitation_is_measured_apart_from_what_self_play_adds(tmp_path: Path) ->
     keys += ("sampling.mask_actions=false",)  # what is legal is learned, too
     life = train("kuhn", run, *keys, "evaluate.final=16", "iterations=2", "learn.lr=1e-4")
     assert life.code == 0, life.err
+    assert re.search(r"imitation first: main perfect:120: \d+ lessons, 4 epochs", life.err)
+    assert re.search(r"imitation: epoch 3 of 4, loss [\d.]+, \d+ s, about \d+ s left", life.err)
     line = next(read_lines(run / "metrics.jsonl"))
     assert line["iteration"] == 0 and line["imitation/epochs"] == 4
     key = "eval/kuhn/exploitability"
