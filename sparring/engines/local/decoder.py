@@ -21,7 +21,11 @@ from sparring.models.logits import LogitShape, logit_shape
 from sparring.models.quantized import is_quantized
 
 ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-ADAPTER_ROWS = 512  # of every product of adapters on a GPU; fewer are padded
+# Products of adapters have a multiple of the first number of rows, and at most the second. A GPU's
+# library cannot be told to sum float32 up in one order for all shapes: there they have one shape.
+# MKL has an order of its own for fewer than 16 rows on some processors, and where inputs are many
+# and outputs few, on two threads, for more than 370 (Cascade Lake).
+GPU_ADAPTER_ROWS, CPU_ADAPTER_ROWS = (512, 512), (16, 256)
 
 Cache = tuple[Tensor, Tensor]  # keys and values of one layer, each heads × blocks × BLOCK × width
 
@@ -69,7 +73,8 @@ class Linear:
         if not self.adapters or adapter_N is None:
             return y_NO
         x_NI, total_NO = x_NI.to(self.adapters[0][0].dtype), y_NO
-        low_rank = fixed_rows if x_NI.is_cuda else F.linear
+        step, most = GPU_ADAPTER_ROWS if x_NI.is_cuda else CPU_ADAPTER_ROWS
+        low_rank = partial(in_pieces, step=step, most=most)
         # One after another, though together were fewer products: their shapes do not depend on how
         # many there are, and what another adapter adds is zero exactly, so it moves no bit.
         for number, (down_RI, up_OR) in enumerate(self.adapters):
@@ -104,11 +109,12 @@ def product(x_NI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, onednn: bool
     return y_NO
 
 
-def fixed_rows(x_NI: Tensor, weight_OI: Tensor, rows: int = ADAPTER_ROWS) -> Tensor:
-    """A product in pieces of so many rows. A GPU's library cannot be told to sum float32 up in one
-    order for all shapes, so that adapters are computed in one shape."""
-    padded_NI = F.pad(x_NI, (0, 0, 0, -len(x_NI) % rows))
-    pieces = [F.linear(piece_NI, weight_OI) for piece_NI in padded_NI.split(rows)]
+def in_pieces(x_NI: Tensor, weight_OI: Tensor, step: int, most: int) -> Tensor:
+    """A product, at most so many rows at a time, padded to a multiple of `step`."""
+    if len(x_NI) <= most and len(x_NI) % step == 0:
+        return F.linear(x_NI, weight_OI)
+    padded_NI = F.pad(x_NI, (0, 0, 0, -len(x_NI) % step))
+    pieces = [F.linear(piece_NI, weight_OI) for piece_NI in padded_NI.split(most)]
     return torch.cat(pieces)[: len(x_NI)]
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,6 +29,10 @@ SIZES = (16, 32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
 NOISE = 0.25
 _ROUNDS = 6  # of timing all sizes: what others do meanwhile falls on another one in each
 READ = 8192  # tokens of prompts in a pass, on a GPU
+READ_CPU = 1024  # what a layer makes of so many stays in the processor's cache
+# Steps that are tried on a CPU: few, and many, since a library may go another way for some band of
+# sizes. Heads are as wide as a vocabulary, and would take longer to try than to use.
+_FEW, _MANY = (1, 2, 3, 5, 8), (13, 24, 32, 60, 96, 160, 256)
 
 
 class RowCounts:
@@ -169,10 +173,17 @@ def _layout(linear: Linear) -> tuple[Any, ...]:
 @cache  # a league has a model for each of its members
 def _invariant_step(tried: _Tried) -> int:
     decoder, device = tried.decoder, torch.device("cpu")
-    products = [(linear, *_rows(decoder, linear, 256, 256, device)) for linear, _ in _all(decoder)]
+    products = [
+        (_rows(decoder, linear, 256 if head else READ_CPU, 256, device), head)
+        for linear, head in _all(decoder)
+    ]
     for step in (4, 8, 16, 32):
-        sizes = [step * n for n in (1, 2, 3, 5, 8)]
-        if all(_same_rows(*product, size) for size in sizes for product in products):
+        few, many = ([step * n for n in multiples] for multiples in (_FEW, _FEW + _MANY))
+        if all(
+            _same_rows(product, size)
+            for product, head in products
+            for size in (few if head else many)
+        ):
             return step
     return 0
 
@@ -180,25 +191,39 @@ def _invariant_step(tried: _Tried) -> int:
 def _agree(decoder: Decoder, size: int, reference: int, device: torch.device) -> bool:
     rows = max(size, reference)
     return all(
-        _same_rows(linear, *_rows(decoder, linear, rows, reference, device), size)
+        _same_rows(_rows(decoder, linear, rows, reference, device), size)
         for linear, head in _all(decoder)
         if not head or size <= HEAD_ROWS
     )
 
 
+class _Product(NamedTuple):
+    linear: Linear
+    x: Tensor
+    adapter: Tensor | None  # of each row
+    whole: Tensor  # so many rows at a time
+
+
 def _rows(
     decoder: Decoder, linear: Linear, rows: int, reference: int, device: torch.device
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Rows for a matrix, the adapter of each, and their products, so many rows at a time."""
+) -> _Product:
+    """A matrix with rows for it. Its adapters are not its own: one that has not learned yet is
+    zero, and would agree whatever the library does."""
     generator = torch.Generator(device).manual_seed(0)
-    x = torch.randn(rows, linear.weight.shape[1], generator=generator, device=device)
-    x = x.to(decoder.embedding.dtype)
-    adapter = None if not linear.adapters else torch.zeros_like(x[:, 0], dtype=torch.int64)
-    return x, adapter, _product(linear, x, adapter, reference)
+
+    def noise(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        return torch.randn(shape, generator=generator, device=device).to(dtype)
+
+    x = noise((rows, linear.weight.shape[1]), decoder.embedding.dtype)
+    adapters = [(noise(a.shape, a.dtype), noise(b.shape, b.dtype)) for a, b in linear.adapters]
+    linear = replace(linear, adapters=adapters)
+    adapter = torch.zeros_like(x[:, 0], dtype=torch.int64) if adapters else None
+    return _Product(linear, x, adapter, _product(linear, x, adapter, reference))
 
 
-def _same_rows(linear: Linear, x: Tensor, adapter: Tensor | None, whole: Tensor, size: int) -> bool:
+def _same_rows(product: _Product, size: int) -> bool:
     """Whether the first groups of so many rows have the same bits as among all rows."""
+    linear, x, adapter, whole = product
     for start in range(0, min(len(x), _TRIED * size), size):
         part = slice(start, start + size)
         if start + size > len(x):

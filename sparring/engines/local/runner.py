@@ -32,7 +32,7 @@ from sparring.engines.local.generate import stopped
 from sparring.engines.local.paged_cache import BLOCK
 from sparring.engines.local.pages import CHUNK, Readback, reading, upload
 from sparring.engines.local.row_cache import RowCache
-from sparring.engines.local.row_counts import READ, RowCounts
+from sparring.engines.local.row_counts import READ, READ_CPU, RowCounts
 from sparring.engines.local.rows import Row, draw_again
 from sparring.engines.local.scheduler import Scheduler, Span, positions_after
 from sparring.models.device import out_of_memory
@@ -45,7 +45,6 @@ STEPS_TIME = 0.02  # no more than take so many seconds: the host is quicker than
 IN_VAIN = 8  # on a CPU one more for each so many tokens of the shortest reply: of what is computed
 # for a row, the part that comes after its end, and is dropped, stays small
 TIMED_STEPS = 2  # of each size at a time, of which the faster counts
-READ_CPU = 1024  # what a layer makes of so many stays in the processor's cache
 HEAD_ROWS = 512  # rows of logits at a time
 
 Drawn = tuple[list[Row], Tensor, Tensor]  # rows with a token and a logprob of each

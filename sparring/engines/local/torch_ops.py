@@ -23,7 +23,9 @@ from sparring.engines.local.sampling import draw as sample
 from sparring.engines.local.sampling import uniforms
 from sparring.models.logits import LogitShape
 
-ROWS = 4  # a product of a multiple of so many rows gives each the same bits as any other multiple
+# Queries to one key head: products of a multiple of so many give each the same bits. Over keys that
+# lie in blocks, on some processors, products of fewer do not (Cascade Lake, heads of 96 and wider).
+ROWS, ROWS_IN_BLOCKS = 4, 16
 _CHUNK = 64  # positions
 _CELLS = 2**24  # numbers of keys gathered at a time
 
@@ -143,7 +145,7 @@ def _tiles(pages: Pages, part: slice, wide: int, window: int, G: int, dtype: tor
         token_MT,
         step_T < count_M[:, None],
         table_BW[pages.row_M[part]].flatten(),
-        F.pad(bias_MTS.repeat_interleave(G, 1), (0, 0, 0, -pages.tile * G % ROWS)),
+        F.pad(bias_MTS.repeat_interleave(G, 1), (0, 0, 0, -pages.tile * G % ROWS_IN_BLOCKS)),
     )
 
 
@@ -168,7 +170,7 @@ def _attend_tiles(
     )
     keys, values = (t.index_select(1, tiles.block_X).view(K * M, -1, D) for t in cache)
     out = attention(
-        F.pad(q_KMYD, (0, 0, 0, -T * G % ROWS)),
+        F.pad(q_KMYD, (0, 0, 0, -T * G % ROWS_IN_BLOCKS)),
         keys.transpose(1, 2),
         values,
         tiles.bias_MYS,

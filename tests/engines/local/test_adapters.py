@@ -3,8 +3,12 @@
 import asyncio
 
 import pytest
+import torch
+import torch.nn.functional as F
 from test_runner import OPENINGS, digits, runner_of, same, talk
 
+from sparring.engines.local import decoder, row_counts
+from sparring.engines.local.decoder import CPU_ADAPTER_ROWS, in_pieces
 from sparring.engines.local.engine import TransformersEngine
 
 
@@ -37,6 +41,43 @@ def test_adapters_keep_their_positions_when_weights_move(make_policies):
             plain = asyncio.run(talk(TransformersEngine(policies, graphs=False), 1, (name,)))
             same(asyncio.run(talk(engine, 1, (name,))), plain)
     assert counts == [["third"]], "once, when nobody had asked for the other for a whole round"
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(128, 4), (4, 384), (1536, 8), (16, 3072)])
+def test_a_row_of_an_adapters_product_has_the_same_bits_among_any_number(inputs, outputs):
+    """MKL's thin products do not, on some processors: fewer than 16 rows, more than 370."""
+    step, most = CPU_ADAPTER_ROWS
+    torch.manual_seed(0)
+    x, weight = torch.randn(1024, inputs), torch.randn(outputs, inputs)
+    whole = in_pieces(x, weight, step, most)
+    for rows in (1, 4, 8, 12, 13, 40, 100, 300, 380, 384, 500, 700, 1000):
+        assert torch.equal(in_pieces(x[:rows], weight, step, most), whole[:rows]), rows
+
+
+def test_the_trial_of_numbers_of_rows_sees_adapters_that_have_not_learned_yet(
+    make_policies, monkeypatch
+):
+    """They are zero, and what a library does to them would not show until they have."""
+    policies = make_policies("lora", ("main", "rival"), spread=0)
+    runner = runner_of(TransformersEngine(policies))
+    runner.adapter("main", (0, 0))
+
+    def rounds_otherwise(x, weight, step, most):
+        return F.linear(x, weight) * (1 + 1e-6 * (len(x) == 8))
+
+    runner._prepare()
+    whole = runner._counts.padded(1)
+    assert runner.row_invariant and not any(up.any() for _, up in adapters_of(runner))
+    monkeypatch.setattr(decoder, "in_pieces", rounds_otherwise)
+    row_counts._invariant_step.cache_clear()
+    runner._counts.forget()
+    runner._counts.find()
+    assert runner._counts.padded(1) == max(whole, 16), "eight rows are no longer computed"
+    row_counts._invariant_step.cache_clear()
+
+
+def adapters_of(runner):
+    return [pair for layer in runner.decoder.layers for pair in layer.qkv.adapters]
 
 
 def test_adapters_that_were_asked_for_in_vain_have_no_positions(make_policies):

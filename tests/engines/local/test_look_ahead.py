@@ -9,7 +9,7 @@ import torch
 from test_runner import BLOCK_GB, ask, digits, runner_of, talk
 
 from sparring.core.types import Request, Turn
-from sparring.engines.local.decoder import fixed_rows
+from sparring.engines.local.decoder import in_pieces
 from sparring.engines.local.engine import TransformersEngine
 from sparring.engines.local.pages import Readback
 from sparring.engines.local.runner import Runner
@@ -255,4 +255,5 @@ def test_a_row_that_no_pass_can_hold_is_said_and_does_not_hang(make_policies, mo
 @pytest.mark.parametrize("count", [1, 4, 7, 16])
 def test_pieces_of_a_product_are_the_product(count):
     x, weight = torch.randn(count, 6), torch.randn(3, 6)
-    torch.testing.assert_close(fixed_rows(x, weight, rows=4), x @ weight.T)
+    for step, most in ((4, 4), (4, 8), (2, 16)):
+        torch.testing.assert_close(in_pieces(x, weight, step, most), x @ weight.T)

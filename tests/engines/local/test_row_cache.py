@@ -6,7 +6,7 @@ import asyncio
 import pytest
 import torch
 from test_look_ahead import looking_ahead, some_requests, staggered
-from test_runner import ask, digits, runner_of, talk, together
+from test_runner import ask, digits, make, runner_of, talk, together
 
 from sparring.engines.local import row_cache
 from sparring.engines.local.engine import TransformersEngine
@@ -25,14 +25,18 @@ def from_blocks(monkeypatch):
     return digits_of
 
 
-@pytest.mark.parametrize("kind", ["full", "lora"])
+@pytest.mark.parametrize("kind", ["full", "lora", "wide heads"])
 @pytest.mark.parametrize("ahead", [False, True])
 def test_rows_side_by_side_draw_what_they_draw_from_their_blocks(
     make_policies, from_blocks, kind, ahead
 ):
     """Requests that come over time, replies of 1 to 40 tokens, some with stop strings: slots are
     left, taken by others and grow."""
-    policies = make_policies(kind)
+    if kind == "wide heads":
+        policies = make("qwen3", head_dim=128)
+        policies.add("main")
+    else:
+        policies = make_policies(kind, spread=0.1)
 
     async def play(engine):
         return await staggered(engine, some_requests(24))

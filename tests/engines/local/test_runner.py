@@ -156,7 +156,7 @@ def test_what_is_cached_changes_no_digit(make_policies):
 @pytest.mark.parametrize("kind", ["full", "lora"])
 def test_a_request_has_the_same_digits_alone_and_in_any_company(make_policies, kind):
     """Prompts and replies of unlike lengths, one of them longer than a chunk of attention."""
-    policies = make_policies(kind, ("main", "rival"))
+    policies = make_policies(kind, ("main", "rival"), spread=0.1)
     texts = [*OPENINGS, "long " * 60]
 
     def asked(i: int) -> Request:
@@ -306,7 +306,7 @@ def test_a_cache_that_cannot_grow_serves_with_what_it_has(make_policies, monkeyp
         asyncio.run(too_long())
 
 
-def make(kind: str) -> FullPolicies:
+def make(kind: str, head_dim: int = 32) -> FullPolicies:
     common = {"vocab_size": 261, "eos_token_id": 1, "bos_token_id": None, "pad_token_id": 0}
     shape = {
         **common,
@@ -324,7 +324,7 @@ def make(kind: str) -> FullPolicies:
             torch.nn.init.normal_(layer.self_attn.q_proj.bias)
             torch.nn.init.normal_(layer.self_attn.k_proj.bias)
     elif kind == "qwen3":  # norms of queries and keys, and heads of a width of their own
-        model = Qwen3ForCausalLM(Qwen3Config(**shape, head_dim=32))
+        model = Qwen3ForCausalLM(Qwen3Config(**shape, head_dim=head_dim))
         for layer in model.model.layers:
             torch.nn.init.normal_(layer.self_attn.q_norm.weight)
             torch.nn.init.normal_(layer.self_attn.k_norm.weight)
