@@ -132,6 +132,10 @@ def play(
     policy: Policy,
     seat: Annotated[str | None, typer.Option(help="Your seat; the first one otherwise.")] = None,
     style: Style = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="INTEGER", help="The same match again; a new one otherwise."),
+    ] = None,
 ) -> None:
     """Play against a policy in the terminal."""
     from sparring.cli.person import play_in_terminal
@@ -140,7 +144,7 @@ def play(
     before = logger.level
     logger.setLevel(logging.WARNING)  # how the engine generates is no part of a game
     try:
-        play_in_terminal(game, policy, seat, style, show)
+        play_in_terminal(game, policy, seat, style, seed, show)
     finally:
         logger.setLevel(before)
 

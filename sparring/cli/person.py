@@ -18,9 +18,15 @@ _TERSE = 40  # characters: a shorter prompt is written for a tiny model, not for
 
 
 def play_in_terminal(
-    name: str, policy: str, seat: str | None, style: str | None, say: Callable[[str], None]
+    name: str,
+    policy: str,
+    seat: str | None,
+    style: str | None,
+    seed: int | None,
+    say: Callable[[str], None],
 ) -> None:
-    """One match of a person against a policy, from its opening to a closing sentence."""
+    """One match of a person against a policy, from its opening to a closing sentence. Without a
+    seed it is another one each time."""
     from sparring.core.collect import Job, play
     from sparring.core.errors import ConfigError, nearest
     from sparring.core.game import opened
@@ -35,7 +41,7 @@ def play_in_terminal(
         raise ConfigError(f"{name} has no seat {mine!r}; {nearest(mine, game.seats)}")
     engine, other = load_player(policy)
     seating = {s: PERSON if s == mine else other for s in game.seats}
-    seed = secrets.randbits(32)
+    seed = secrets.randbits(32) if seed is None else seed
     job = Job("play", name, game, game.match_task(seed), seed, seating)
     say(f"{game.title or name}: you are {mine}. Ctrl-C ends the game.")
 
