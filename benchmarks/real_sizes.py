@@ -5,6 +5,7 @@ run: random weights of a shape, prompts of about 64 tokens, logprobs. Results ar
     python benchmarks/real_sizes.py qwen3-8b --vllm DIR [--works 512x128,varied] [--rounds 3]
     python benchmarks/real_sizes.py qwen3-8b --steps                    # a captured step, by rows
     python benchmarks/real_sizes.py qwen3-8b --works varied --profile   # its time by kernel
+    python benchmarks/real_sizes.py qwen3-8b --works varied --chunk 256
 
 Works: 512 replies of 128 tokens, 64 of 128, 512 of varied length (exponential around 256, at most
 2,048), 128 of 2,048; `games`: 512 games of six turns with replies exponential around 128 tokens.
@@ -162,6 +163,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--write", help="write the weights to this folder, and do no more")
     parser.add_argument("--loose", action="store_true", help="without the same bits in any batch")
     parser.add_argument("--without", nargs="+", default=[], choices=PARTS)
+    parser.add_argument("--chunk", type=int, help="positions that attention sums up at a time")
     parser.add_argument("--steps", action="store_true", help="a step's time by rows, at the end")
     parser.add_argument("--profile", action="store_true", help="each work once more, by kernel")
     parser.add_argument("--wait-for", help="a file: prepare all, and begin when it is there")
@@ -177,6 +179,10 @@ def main() -> None:
     policies = generate.random_policies(args.shape, device, dtype)
     if args.write:
         return generate.write_weights(args.write, policies)
+    if args.chunk:
+        from sparring.engines.local import kernels as attention  # needs Triton
+
+        attention.CHUNK = args.chunk
     if args.loose:
         assert Runner.__init__.__kwdefaults__ is not None
         Runner.__init__.__kwdefaults__["invariant"] = False
@@ -194,7 +200,9 @@ def main() -> None:
     engine = TransformersEngine(policies, max_batch=512, cache_gb=args.cache_gb)
     own = generate.by_engine(engine)
     warm_up(engine, own, args)
-    who = " ".join(["loose" if args.loose else "sparring", *(f"-{part}" for part in args.without)])
+    own_name = "loose" if args.loose else "sparring"
+    changes = [f"-{part}" for part in args.without] + [f"chunk {args.chunk}"] * bool(args.chunk)
+    who = " ".join([own_name, *changes])
     ways = {who: (asyncio.run, own), **ways}
     print(f"{args.shape}: ready, {time.perf_counter() - started:.0f} s", flush=True)
     while args.wait_for and not Path(args.wait_for).exists():
