@@ -16,6 +16,7 @@ import sparring
 
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
 KEYS = "| key | default | accepts | |\n| --- | --- | --- | --- |"
+MANY_COLUMNS = re.compile(r"^\|( -+ \|){9,}$", re.MULTILINE)
 COMMENT = re.compile(r"^    (\w+): [^#\n]*(?:#\s*(.*))?$", re.MULTILINE)
 
 
@@ -26,8 +27,11 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Links to the source, which is not part of the site, become the path's own name."""
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links to the source, which is not part of the site, become the path's own name. Where a table
+    has many columns it gets the room of the table of contents as well."""
+    if MANY_COLUMNS.search(markdown):
+        page.meta.setdefault("hide", ["toc"])
     return OUTSIDE.sub(r"\1", markdown)
 
 
