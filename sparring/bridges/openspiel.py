@@ -31,6 +31,8 @@ from sparring.run.games import Count, Tokens
 Kind = pyspiel.GameType
 # A board says all that matters in these, however it came about.
 BOARDS = ("tic_tac_toe", "connect_four", "mnk", "breakthrough", "nim", "hex", "y", "clobber")
+# A terse player is told how the board came about, and may answer each way differently.
+TOLD_BY_MOVES = ("connect_four",)
 SOLVED = {"most": 6_000, "most_nodes": 10_000}  # of a game that is small enough to be solved
 CFR_ITERATIONS = 100
 
@@ -205,6 +207,8 @@ def make_tree(game: OpenSpielGame, **limits: int) -> Tree:
         )
     assert game.invalid is not None
     forfeits = cost_of_forfeit(len(game.seats), game.invalid, game.invalid_other)
+    boards = kind.short_name in BOARDS
+    merged = boards and not (game.style == "terse" and kind.short_name in TOLD_BY_MOVES)
 
     def expand(at: tuple[Any, tuple[int, ...]]) -> Branch:
         """A state, and what those have chosen who move at the same time."""
@@ -219,11 +223,11 @@ def make_tree(game: OpenSpielGame, **limits: int) -> Tree:
             return Branch(children=children, chances=list(drawn.values()))
         players = game.movers(state)
         player = players[len(chosen)]
-        names = game.actions(state, player)
-        infoset = Infoset(
-            game.key(state, player), game.seats[player], game.prompt(state, player), names,
-            game.position(state, player),
-        )  # fmt: skip
+        names, prompt = game.actions(state, player), game.prompt(state, player)
+        key = game.key(state, player)
+        if boards and not merged:
+            key = f"{key} {prompt}"
+        infoset = Infoset(key, game.seats[player], prompt, names, game.position(state, player))
         if len(chosen) + 1 < len(players):
             return Branch(infoset, [(state, (*chosen, n)) for n in range(len(names))])
         children = []
@@ -237,11 +241,10 @@ def make_tree(game: OpenSpielGame, **limits: int) -> Tree:
         state = at[0]
         return None if state.is_terminal() else f"{state.current_player()} {state}"
 
-    boards = kind.short_name in BOARDS
     root = (game.spiel.new_initial_state(), ())
     tree = Tree(game.seats, forfeits, game.limits())
     name = f"openspiel:{game.string}"
-    return grow(tree, root, expand, same=same if boards else None, name=name, **limits)
+    return grow(tree, root, expand, same=same if merged else None, name=name, **limits)
 
 
 # ── programs ────────────────────────────────────────────────────────────────────────────────────
@@ -250,7 +253,7 @@ def make_tree(game: OpenSpielGame, **limits: int) -> Tree:
 @cache
 def _solution(string: str) -> dict[str, tuple[int, ...]]:
     """Per position, the actions that keep its value, by minimax."""
-    tree = make_tree(open_game(string)(style="terse"))
+    tree = make_tree(open_game(string)(style="short"))
     best = best_actions(tree)
     return {infoset.key: best[i] for i, infoset in enumerate(tree.infosets)}
 
@@ -341,7 +344,7 @@ def _is_small(kind: type[OpenSpielGame]) -> bool:
     if kind.spiel.num_distinct_actions() > 64:  # and slow to count
         return False
     try:
-        make_tree(kind(style="terse"), **SOLVED)
+        make_tree(kind(style="short"), **SOLVED)
     except TreeTooLarge:
         return False
     return True

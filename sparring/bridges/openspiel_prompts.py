@@ -47,7 +47,7 @@ def action_names(game: Any, state: Any, player: int, terse: bool) -> tuple[str, 
         return tuple(map(str, actions))
     names = [_plain(state.action_to_string(player, action)) for action in actions]
     if kind == "kuhn_poker":
-        faced = state.information_state_string(player)[1:].endswith("b")
+        faced = "b" in state.information_state_string(player)[1:]  # of three, one may have folded
         names = [{"pass": "fold" if faced else "check", "bet": "call" if faced else "bet"}[n]
                  for n in names]  # fmt: skip
     elif kind == "leduc_poker" and "fold" not in names:
