@@ -24,6 +24,9 @@ from sparring.run.games import Count, Seconds, Tokens
 from sparring.tasks.code import Problem, extract_code, formatted, is_empty, problem_of
 
 _BLOCK = re.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | re.DOTALL)
+# From the first fence of a text to its last one.
+_OUTER = re.compile(r"^[ \t]*```[^\n]*\n(.*)^[ \t]*```", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^[ \t]*```", re.MULTILINE)
 _HASH_SEEDS = 4  # warm jails to choose the second run's from
 
 
@@ -73,7 +76,7 @@ class CodePrediction(Game):
             view=View(code, (self.answer(printed),)),
             max_tokens=self.predictor_tokens,
         )
-        right = normal(predicted_text(guess.text)) == normal(printed)
+        right = normal(predicted_text(guess.text, printed)) == normal(printed)
         kind = "predicted" if right else "not predicted"
         table.verdicts.append(Verdict("pass" if right else "fail", kind))
         facts |= {"end": kind, "predicted": right}
@@ -158,8 +161,12 @@ class CodePrediction(Game):
         )
 
 
-def predicted_text(text: str) -> str:
-    """The prediction in a reply: its last block, closed or not, else all of it."""
+def predicted_text(text: str, printed: str = "") -> str:
+    """The prediction in a reply: its last block, closed or not, else all of it. Where the output
+    has fences of its own, all between the reply's first fence and its last: an author who prints
+    them would otherwise never be predicted."""
+    if _FENCED.search(printed) and (whole := _OUTER.search(text)):
+        return whole[1]
     blocks = _BLOCK.findall(text)
     return str(blocks[-1]) if blocks else text
 

@@ -339,6 +339,9 @@ def test_modules_are_an_option() -> None:
 
 def test_reading_predictions() -> None:
     assert predicted_text("a\n```\nb\n```\nc") == "b\n" and predicted_text("plain") == "plain"
+    for printed in ("```\nhi\n```\n", "```\n", "a\n  ```python\nb\n"):  # as an author may print
+        assert normal(predicted_text(f"```\n{printed}```", printed)) == normal(printed)
+        assert normal(predicted_text("```\nhi\n```\n```\nb\n```", printed)) != normal(printed)
     assert normal("\n a \n\nb\t\n\n") == " a\n\nb"
 
 
