@@ -176,17 +176,23 @@ class AdversarialTests(Game):
             return ("\n".join(inputs[: self.most_tests]),)
         return ("```python\n" + "\n".join(new[: self.most_tests]) + "\n```",)
 
+    def inputs(self, problem: Problem, reply: str) -> list[str] | None:
+        """The arguments that a discriminator names, where its tests are inputs alone."""
+        if self.style == "terse":
+            return reply.splitlines()[: self.most_tests]
+        if self.inputs_only:
+            return read_inputs(reply, function_name(problem.signature), self.most_tests)
+        return None
+
     async def rule(
         self, problem: Problem, code: str, reply: str
     ) -> tuple[list[Ruled], list[Verdict], list[Verdict]]:
         """The discriminator's tests, and the program on the baseline tests and the valid ones."""
-        if self.style == "terse":
-            written = await self.judge.completed(problem, reply.splitlines()[: self.most_tests])
-        elif self.inputs_only:
-            inputs = read_inputs(reply, function_name(problem.signature), self.most_tests)
-            written = await self.judge.completed(problem, inputs)
-        else:
+        inputs = self.inputs(problem, reply)
+        if inputs is None:
             written = read_tests(reply, self.most_tests)
+        else:
+            written = await self.judge.completed(problem, inputs)
         tests = await self.judge.examine(problem, written)
         valid = [t.text for t in tests if t.kind == VALID]
         baseline = await self.run_tests(problem, code, problem.tests)

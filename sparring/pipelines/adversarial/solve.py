@@ -100,14 +100,22 @@ class Solver:
             reply = await self.game.write_tests(
                 self._table(problem, -1, None)[DISCRIMINATOR], problem
             )
-            name = function_name(problem.signature)
-            written = [t for t in read_tests(reply, self.game.most_tests) if not refusal(t, name)]
-            inputs += calls_of(replace(problem, tests=tuple(written)))
+            inputs += self._written(problem, reply)
         results = [await _results(a.code, list(dict.fromkeys(inputs)), judge) for a in made]
         for index, attempt in enumerate(made):
             for column, mine in enumerate(results[index]):
                 same = sum(row[column] == mine for row in results)
                 attempt.agrees += same - 1 if mine is not None else 0
+
+    def _written(self, problem: Problem, reply: str) -> list[str]:
+        """The calls that a discriminator names, in whichever form it learned to."""
+        name, inputs = function_name(problem.signature), self.game.inputs(problem, reply)
+        if inputs is None:
+            tests = read_tests(reply, self.game.most_tests)
+        else:
+            tests = [f"assert {name}({given.strip()})" for given in inputs]
+        fair = tuple(test for test in tests if not refusal(test, name))
+        return calls_of(replace(problem, tests=fair))
 
 
 async def _results(code: str, calls: Sequence[str], judge: Judge) -> list[str | None]:

@@ -33,6 +33,41 @@ _HASH_SEEDS = (1, 2)
 _ASSERT = re.compile(r"^[\s>*\-\d.)`]*(assert\b.*?)`*\s*$")
 _HELD = "the test held"
 _MOST_KNOWN = 100_000
+# Whether a test holds on programs that answer known calls as the reference does, and all others as
+# programs that know nothing: it then checks no call that is new, whatever it is made to look like.
+_KNOWING = """
+import inspect
+own, known = {{}}, set()
+exec({code!r}, own)
+space, reference = dict(own), own[{name!r}]
+
+def call(given, named):
+    try:
+        arguments = inspect.signature(reference).bind(*given, **named).arguments
+    except TypeError:
+        arguments = (given, named)
+    return repr(arguments)
+
+def learning(*given, **named):
+    known.add(call(given, named))
+    return reference(*given, **named)
+
+def knowing(answer):
+    def stub(*given, **named):
+        return reference(*given, **named) if call(given, named) in known else answer
+    return stub
+
+def holds(test, function):
+    try:
+        exec(test, {{**space, {name!r}: function}})
+    except Exception:
+        return False
+    return True
+
+for test in {earlier!r}:
+    holds(test, learning)
+print([holds({test!r}, knowing(answer)) for answer in ({stubs})])
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +119,14 @@ class Examiner:
         ruled = await asyncio.gather(
             *(self._rule(problem, test, kind) for test, kind in zip(tests, kinds, strict=True))
         )
-        return [Ruled(test, kind) for test, kind in zip(tests, ruled, strict=True)]
+        own = [test for test, kind in zip(tests, kinds, strict=True) if not kind]
+        kinds = await asyncio.gather(
+            *(
+                self._new(problem, test, kind, own[: own.index(test)] if kind == VALID else [])
+                for test, kind in zip(tests, ruled, strict=True)
+            )
+        )
+        return [Ruled(test, kind) for test, kind in zip(tests, kinds, strict=True)]
 
     async def completed(self, problem: Problem, inputs: Sequence[str]) -> list[str]:
         """Tests from inputs alone: what is to be expected, the reference says. For players that
@@ -109,6 +151,25 @@ class Examiner:
         key = (problem.id, test)
         if key not in self.known:
             self.known[key] = await self._try(problem, test)
+        return self.known[key]
+
+    async def _new(self, problem: Problem, test: str, kind: str, own: Sequence[str]) -> str:
+        """A valid test's kind, after the baseline tests and earlier ones of its writer. Where each
+        makes one call of plain data, its words have told already whether it is a new one."""
+        name, earlier = function_name(problem.signature), [*problem.tests, *own]
+        if kind != VALID or all(_is_plain(each, name) for each in (test, *earlier)):
+            return kind
+        program = _KNOWING.format(
+            code=f"{problem.code}\n{problem.setup}\n", name=name, earlier=earlier, test=test,
+            stubs=", ".join(STUBS),
+        )  # fmt: skip
+        key = (problem.id, program)
+        if key not in self.known:
+            done = await self.judge.run(program)
+            if done.status == "void":
+                raise VoidGame(f"the judge could not rule ({done.kind}): {done.detail}")
+            new = done.status == "ok" and "False" in done.stdout.rpartition("[")[2]
+            self.known[key] = VALID if new else "duplicate"
         return self.known[key]
 
     async def _try(self, problem: Problem, test: str) -> str:
@@ -174,34 +235,40 @@ def refusal(test: str, name: str) -> str:
     if tree is None or [type(node) for node in tree.body] != [ast.Assert] or len(test) > MOST_CHARS:
         return "unreadable"
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    own = _bound(tree)
+    own = _own_names(tree)
     asked = False
     for node in ast.walk(tree):
+        if id(node) in own:
+            continue
         if isinstance(node, ast.Name) and node.id == name and id(node) in called:
             asked = True
-        elif _reaches(node, own):
+        elif _reaches(node):
             return "not allowed"
     return "" if asked else "no call"
 
 
-def _reaches(node: ast.AST, own: set[str]) -> bool:
+def _reaches(node: ast.AST) -> bool:
     """Whether this looks at more than values: another name, the function itself, a hidden part."""
     if isinstance(node, ast.Name):
-        return node.id not in ALLOWED and node.id not in own
+        return node.id not in ALLOWED
     if isinstance(node, ast.Attribute):
         return node.attr.startswith("_")
     return isinstance(node, ast.NamedExpr | ast.Lambda | ast.Await | ast.Yield | ast.YieldFrom)
 
 
-def _bound(tree: ast.Module) -> set[str]:
-    """Names that comprehensions make for themselves."""
-    return {
-        name.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.comprehension)
-        for name in ast.walk(node.target)
-        if isinstance(name, ast.Name)
-    }
+def _own_names(tree: ast.Module) -> set[int]:
+    """Where a comprehension names what it made itself. Outside of it the same word is another's:
+    `[math for math in [1]] and math.pi` would only hold where the program imports `math`."""
+    own: set[int] = set()
+    for made in ast.walk(tree):
+        if not isinstance(made, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            continue
+        names = [node for node in ast.walk(made) if isinstance(node, ast.Name)]
+        targets = [node for part in made.generators for node in ast.walk(part.target)]
+        bound = {n.id for n in targets if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        first = {id(node) for node in ast.walk(made.generators[0].iter)}  # looked up outside
+        own |= {id(name) for name in names if name.id in bound and id(name) not in first}
+    return own
 
 
 def calls(test: str, name: str, parameters: Sequence[str]) -> frozenset[str]:
@@ -224,10 +291,30 @@ def _call(call: ast.Call, parameters: Sequence[str]) -> str:
 
 
 def _worth(argument: ast.expr) -> str:
+    value = _plain_value(argument)
+    return ast.unparse(argument) if value is None else value  # it is what it says
+
+
+def _plain_value(argument: ast.expr) -> str | None:
+    """An argument worked out, or None where it is not plain data, or too much of it."""
     try:
         return repr(evaluate(argument, []))
-    except Exception:  # not plain data, or too much of it: it is what it says
-        return ast.unparse(argument)
+    except Exception:
+        return None
+
+
+def _is_plain(test: str, name: str) -> bool:
+    """Whether a test makes one call and its arguments are plain data: what it calls then shows."""
+    nodes = ast.walk(parsed(test) or ast.Module([], []))
+    made = [node for node in nodes if isinstance(node, ast.Call) and _calls(node, name)]
+    return (
+        len(made) == 1
+        and all(
+            _plain_value(argument) is not None
+            for argument in (*made[0].args, *(keyword.value for keyword in made[0].keywords))
+        )
+        and all(keyword.arg for keyword in made[0].keywords)
+    )
 
 
 def _normal(test: str) -> str:

@@ -137,6 +137,19 @@ NOT_PAID = {
     "assert double(3).__class__.__name__ == 'int'": ["not allowed"],
     "assert (lambda: double(3) == 6)()": ["not allowed"],
     "x = 3\nassert double(x) == 6": ["not allowed"],
+    # A known call in other words, and a new one whose result decides nothing.
+    "assert double(2) == 4 or double(77) == 0": ["duplicate"],
+    "assert double(77) == 0 or double(2) == 4": ["duplicate"],
+    "assert max(double(2) == 4, double(77) == 0)": ["duplicate"],
+    "assert all(double(i) == 4 for i in [2])": ["duplicate"],
+    "assert double(*[2]) == 4": ["duplicate"],
+    "assert double(**{'n': 5}) == 10": ["duplicate"],
+    # A comprehension's own name is its own only there: the reference may import what a right
+    # program does not.
+    "assert double(3) == 6 and [math for math in [1]] and math.pi > 3": ["not allowed"],
+    "assert double(3) == 6 and [open for open in open('/etc/hosts')]": ["not allowed"],
+    "assert double(3) == 6 and [1 for globals()['double'] in [1]]": ["not allowed"],
+    "assert [double(3) for double in [str]] == ['3']": ["no call"],
 }
 
 
@@ -172,6 +185,25 @@ def test_repeating_oneself_is_counted_once_and_only_the_first_tests_count() -> N
     assert kinds(twice) == ["valid", "duplicate"]
     assert twice.rewards["discriminator"] == pytest.approx(1 / 3 * 1 / 2)
     assert len(many.facts["tests"]) == 3
+
+
+@jailed
+def test_a_call_is_the_same_one_however_it_is_written_and_new_ones_may_stand_together() -> None:
+    loop = "assert all(double({0}) == -6 for {0} in [-3])"
+    [again, plain, several], _ = play(
+        [
+            (ABSOLUTE, "\n".join(loop.format(name) for name in "abc")),
+            (ABSOLUTE, f"{loop.format('i')}\nassert double(-3) == -6\nassert double(-4) == -8"),
+            (
+                ABSOLUTE,
+                "assert [double(i) for i in range(-3, 3)] == [-6, -4, -2, 0, 2, 4]\n"
+                "assert double(2) == 4 and double(-7) == -14\nassert double(8) == double(-8) + 32",
+            ),
+        ]
+    )
+    assert kinds(again) == ["valid", "duplicate", "duplicate"]
+    assert kinds(plain) == ["valid", "duplicate", "valid"]
+    assert kinds(several) == ["valid"] * 3
 
 
 @jailed

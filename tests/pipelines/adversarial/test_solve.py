@@ -39,7 +39,7 @@ class Scripted(ScriptedEngine):
 
 
 def solved(
-    programs: list[str], tests: str, *, written: str | None = None
+    programs: list[str], tests: str, *, written: str | None = None, **options: Any
 ) -> tuple[list[Attempt], list[tuple[str, str]]]:
     """What a solver makes of attempts that end in these programs."""
     codes, heard = iter(programs), []
@@ -48,7 +48,8 @@ def solved(
         return next(codes) if request.view and request.view.state == "code" else "words"
 
     engine: Any = Scripted({"g": generator, "d": lambda request: written or ""})
-    solver = Solver(AdversarialTests(), engine, "g", Sampling(), "d" if written else None)
+    game = AdversarialTests(**options)
+    solver = Solver(game, engine, "g", Sampling(), "d" if written else None)
     problem = one_problem("Double a number.", SIGNATURE, tests)
 
     async def go() -> list[Attempt]:
@@ -84,6 +85,19 @@ def test_among_equals_the_one_that_others_agree_with_is_the_best() -> None:
     assert [a.passed for a in made] == [1, 1, 1]
     assert made[0].number == 1 and made[-1].number == 0
     assert made[0].agrees == 3 and made[-1].agrees == 2
+
+
+@jailed
+def test_a_discriminator_that_learned_to_name_inputs_alone_is_heard_as_well() -> None:
+    for written, options in (
+        ("```python\ndouble(5)\ndouble(open('x'))\n```", {"inputs_only": True}),
+        ("5\nopen('x')", {"style": "terse"}),
+    ):
+        programs = [SQUARE, RIGHT, ALSO]
+        if "style" in options:
+            programs = ["n * n", "2 * n", "n + n"]
+        made, _ = solved(programs, "assert double(2) == 4", written=written, **options)
+        assert made[0].number == 1 and [a.agrees for a in made] == [3, 3, 2], written
 
 
 def test_tests_are_parted_where_python_parts_them() -> None:
