@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -17,17 +18,25 @@ from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from sparring.core.types import Request, Sampling, Turn, VoidGame, derive
 from sparring.engines.local.engine import TransformersEngine
+from sparring.engines.local.multi_base import BasesEngine
+from sparring.engines.local.paged_cache import BLOCK
+from sparring.engines.local.runner import Runner
 from sparring.engines.serve_request import (
     BadRequest,
     read_body,
     read_messages,
     read_number,
     read_prompts,
+    read_seed,
     read_stops,
+    read_usage,
+    read_whole,
 )
+from sparring.models.chat import Chat
 from sparring.models.thinking import CLOSE, OPEN, split_thinking
 
 log = logging.getLogger(__name__)
@@ -37,7 +46,13 @@ _UNSUPPORTED: dict[str, Any] = {  # and the value of each that changes nothing
     "tools": [], "functions": [], "response_format": {"type": "text"}, "logit_bias": {},
     "frequency_penalty": 0, "presence_penalty": 0, "repetition_penalty": 1, "min_p": 0,
     "top_logprobs": 0, "echo": False, "suffix": "", "include_stop_str_in_output": False,
+    "best_of": 1, "prompt_logprobs": None, "min_tokens": 0, "ignore_eos": False,
+    "stop_token_ids": [], "bad_words": [], "allowed_token_ids": [], "chat_template": None,
+    "chat_template_kwargs": {}, "continue_final_message": False, "add_generation_prompt": True,
+    "guided_json": None, "guided_regex": None, "guided_choice": None, "guided_grammar": None,
+    "structured_outputs": None,
 }  # fmt: skip
+_ROOM = 4096  # positions, where neither the model nor the cache has a longest sequence
 
 
 @dataclass
@@ -93,7 +108,7 @@ class Server:
     async def _answer(self, http: HttpRequest, *, chat: bool) -> Response:
         try:
             body = await read_body(http)
-            plan = self._plan(body, chat)
+            plan = await self._plan(body, chat)
             if body.get("stream"):
                 return StreamingResponse(self._stream(plan), media_type="text/event-stream")
             turns = await _unless_gone(http, self._turns(plan))
@@ -108,7 +123,7 @@ class Server:
 
     # ── what is asked ───────────────────────────────────────────────────────────────────────────
 
-    def _plan(self, body: dict[str, Any], chat: bool) -> _Plan:
+    async def _plan(self, body: dict[str, Any], chat: bool) -> _Plan:
         asked = body.get("model") or self.alias
         model = self.name if asked == self.alias else asked
         if model not in self.engine.policies.names():
@@ -116,40 +131,58 @@ class Server:
         for key, neutral in _UNSUPPORTED.items():
             if body.get(key) not in (None, neutral):
                 raise BadRequest(f"{key} is not supported here; leave it out")
-        words = len(self.engine.chat.tokenizer)
+        words = len(self._chat_of(model).tokenizer)
         prompts = [read_messages(body)] if chat else read_prompts(body.get("prompt"), words)
-        with_ids = [(m, i or self._ids(m)) for m, i in prompts]
-        choices = read_number(body, "n", 1, low=1, high=_MOST_CHOICES)
-        seed = body.get("seed")
-        logprobs = body.get("logprobs")
+        with_ids = [(m, i or self._ids(model, m)) for m, i in prompts]
+        longest = max(len(ids) for _, ids in with_ids)
+        sampling = self._sampling(body, chat, await self._room(model) - longest)
+        limit = self.engine.policies.context
+        if limit is not None and longest + sampling.max_tokens > limit:
+            raise BadRequest(
+                f"a prompt of {longest} tokens and a reply of up to {sampling.max_tokens} do not "
+                f"fit the model's {limit} positions"
+            )
+        seed, logprobs = read_seed(body), body.get("logprobs")
         return _Plan(
             model=model,
             chat=chat,
             prompts=with_ids,
-            sampling=self._sampling(body, chat, max(len(ids) for _, ids in with_ids)),
-            seed=random.getrandbits(62) if seed is None else int(seed) % _SEEDS,
-            choices=int(choices),
+            sampling=sampling,
+            seed=random.getrandbits(62) if seed is None else seed % _SEEDS,
+            choices=read_whole(body, "n", 1, low=1, high=_MOST_CHOICES),
             logprobs=logprobs is not None and logprobs is not False,
             ids=bool(body.get("return_token_ids")),
-            usage=bool((body.get("stream_options") or {}).get("include_usage")),
+            usage=read_usage(body),
         )
 
-    def _ids(self, messages: list[dict[str, str]]) -> list[int]:
+    def _chat_of(self, policy: str) -> Chat:
+        """The tokenizer and template of the base model that a policy stands on."""
+        engine = self.engine
+        return engine.of(policy).chat if isinstance(engine, BasesEngine) else engine.chat
+
+    async def _room(self, policy: str) -> int:
+        """Positions that a prompt and its reply may have together."""
+        engine, loop = self.engine, asyncio.get_running_loop()
+        runner = await loop.run_in_executor(engine._thread, engine._runner, policy)
+        blocks = runner.memory.capacity() if isinstance(runner, Runner) else None
+        limits = (engine.policies.context, None if blocks is None else blocks * BLOCK)
+        return min((limit for limit in limits if limit is not None), default=_ROOM)
+
+    def _ids(self, policy: str, messages: list[dict[str, str]]) -> list[int]:
         try:
-            return self.engine.chat.ids_of(messages)
+            return self._chat_of(policy).ids_of(messages)
         except TemplateError as error:
             raise BadRequest(f"the chat template refuses these messages: {error}") from error
 
-    def _sampling(self, body: dict[str, Any], chat: bool, longest: int) -> Sampling:
-        limit = self.engine.policies.config.max_position_embeddings
-        room = max(1, limit - longest)
-        limit_key = "max_completion_tokens" if body.get("max_completion_tokens") else "max_tokens"
-        most = room if chat else min(room, _COMPLETION_TOKENS)
+    def _sampling(self, body: dict[str, Any], chat: bool, room: int) -> Sampling:
+        newer = body.get("max_completion_tokens") is not None
+        limit_key = "max_completion_tokens" if newer else "max_tokens"
+        most = max(1, room if chat else min(room, _COMPLETION_TOKENS))
         return Sampling(
             temperature=float(read_number(body, "temperature", 1.0, low=0, high=100)),
             top_p=float(read_number(body, "top_p", 1.0, low=1e-6, high=1)),
-            top_k=max(0, int(read_number(body, "top_k", 0, low=-1, high=10**9))),
-            max_tokens=int(read_number(body, limit_key, most, low=1, high=10**9)),
+            top_k=max(0, read_whole(body, "top_k", 0, low=-1, high=10**9)),
+            max_tokens=read_whole(body, limit_key, most, low=1, high=10**9),
             stop=read_stops(body),
         )
 
@@ -165,13 +198,17 @@ class Server:
     # ── what is answered ────────────────────────────────────────────────────────────────────────
 
     async def _turns(self, plan: _Plan) -> list[Turn]:
-        return list(
-            await asyncio.gather(*(self.engine.act_on(r, ids) for r, ids in self._requests(plan)))
-        )
+        requests = self._requests(plan)
+        tasks = [asyncio.ensure_future(self.engine.act_on(r, ids)) for r, ids in requests]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:  # where one has failed nobody waits for the others
+            for task in tasks:
+                task.cancel()
 
     def _whole(self, plan: _Plan, turns: list[Turn]) -> dict[str, Any]:
         choices = [self._choice(plan, number, turn) for number, turn in enumerate(turns)]
-        return {**_head(plan, plan.kind), "choices": choices, "usage": _usage(turns)}
+        return {**_head(plan, plan.kind), "choices": choices, "usage": _usage(plan, turns)}
 
     def _choice(self, plan: _Plan, number: int, turn: Turn) -> dict[str, Any]:
         thoughts, text = self._parts(plan, turn)
@@ -190,12 +227,15 @@ class Server:
             details |= {"token_ids": turn.token_ids, "prompt_token_ids": turn.prompt_ids}
         if not plan.logprobs:
             return details
-        texts = [self.engine.chat.tokenizer.decode([token]) for token in turn.token_ids]
-        pairs = list(zip(texts, turn.logprobs, strict=True))
+        tokenizer = self._chat_of(plan.model).tokenizer
+        texts = [tokenizer.decode([token]) for token in turn.token_ids]
         if plan.chat:
+            parts = [
+                token_bytes(tokenizer, *pair) for pair in zip(turn.token_ids, texts, strict=True)
+            ]
             content = [
-                {"token": text, "logprob": p, "bytes": list(text.encode()), "top_logprobs": []}
-                for text, p in pairs
+                {"token": text, "logprob": p, "bytes": own, "top_logprobs": []}
+                for text, p, own in zip(texts, turn.logprobs, parts, strict=True)
             ]
             return details | {"logprobs": {"content": content, "refusal": None}}
         offsets = [sum(map(len, texts[:i])) for i in range(len(texts))]
@@ -230,7 +270,7 @@ class Server:
                     choice |= {"finish_reason": piece.finish, **self._details(plan, piece)}
                 yield _event({**head, "choices": [choice]})
             if plan.usage:
-                yield _event({**head, "choices": [], "usage": _usage(turns)})
+                yield _event({**head, "choices": [], "usage": _usage(plan, turns)})
             yield "data: [DONE]\n\n"
         finally:
             for task in tasks:
@@ -256,7 +296,10 @@ class Server:
         def on_text(piece: str) -> None:
             nonlocal text
             text += piece
-            send(*self._so_far(plan, text[: len(text) - held]))
+            sure = _before_stop(text, stops)
+            if sure == text:
+                sure = text[: max(0, len(text) - held)]
+            send(*self._so_far(plan, sure))
 
         self.engine.listen(request, on_text)
         try:
@@ -265,21 +308,23 @@ class Server:
             loop.call_soon(pieces.put_nowait, (number, turn))
         except Exception as error:
             pieces.put_nowait((number, error))
+        finally:  # one that was never begun has not been fetched
+            self.engine._listeners.pop(id(request), None)
 
     def _parts(self, plan: _Plan, turn: Turn) -> tuple[str, str]:
         """Thoughts and text of a reply. Where the template knows of no thoughts, a model may still
         have learned to write them."""
-        text = _before_stop(turn.text, plan.sampling.stop)
-        if not plan.chat or turn.thoughts or self.engine.chat.thinking is not None:
-            return turn.thoughts, text
+        stops = plan.sampling.stop
+        text = _before_stop(turn.text, stops)
+        if not plan.chat or turn.thoughts or self._chat_of(plan.model).thinking is not None:
+            return _before_stop(turn.thoughts, stops), text
         return split_thinking(text)
 
     def _so_far(self, plan: _Plan, text: str) -> tuple[str, str]:
         """Thoughts and text of a reply that is not complete, without what may become a tag."""
-        text = _before_stop(text, plan.sampling.stop)
         if not plan.chat:
             return "", text
-        thinking = self.engine.chat.thinking
+        thinking = self._chat_of(plan.model).thinking
         thoughts, answer = split_thinking(text, opened=thinking is not None and thinking.opened)
         if CLOSE not in text and answer and OPEN.startswith(answer.strip()):
             return "", ""
@@ -312,6 +357,17 @@ async def _unless_gone(http: HttpRequest, work: Any) -> Any:
         task.cancel()
 
 
+def token_bytes(tokenizer: Any, token: int, text: str) -> list[int] | None:
+    """The bytes of a token: of half a character its text does not tell them. None: nothing does."""
+    if "\ufffd" not in text:
+        return list(text.encode())
+    piece = str(tokenizer.convert_ids_to_tokens(token))
+    if byte := re.fullmatch("<0x([0-9A-Fa-f]{2})>", piece):
+        return [int(byte[1], 16)]
+    byte_of = {character: byte for byte, character in bytes_to_unicode().items()}
+    return [byte_of[c] for c in piece] if byte_of.keys() >= set(piece) else None
+
+
 def _before_stop(text: str, stops: tuple[str, ...]) -> str:
     """OpenAI's API leaves a stop string out of the text, and what follows it."""
     ends = [at for stop in stops if (at := text.find(stop)) >= 0]
@@ -322,8 +378,9 @@ def _head(plan: _Plan, kind: str) -> dict[str, Any]:
     return {"id": plan.id, "object": kind, "created": plan.made, "model": plan.model}
 
 
-def _usage(turns: list[Turn]) -> dict[str, int]:
-    prompt = sum(len(turn.prompt_ids) for turn in turns)
+def _usage(plan: _Plan, turns: list[Turn]) -> dict[str, int]:
+    """As OpenAI's API counts: a prompt once, however many choices it has."""
+    prompt = sum(len(ids) for _, ids in plan.prompts)
     drawn = sum(len(turn.token_ids) for turn in turns)
     return {"prompt_tokens": prompt, "completion_tokens": drawn, "total_tokens": prompt + drawn}
 

@@ -24,10 +24,14 @@ class BadRequest(Exception):
 async def read_body(http: HttpRequest) -> dict[str, Any]:
     try:
         body = await http.json()
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequest(f"the request is no JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadRequest("the request must be a JSON object")
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:  # JSON can spell one, and no tokenizer takes it
+        raise BadRequest(f"the request holds half a character: {error}") from error
     return body
 
 
@@ -39,16 +43,18 @@ def read_messages(body: dict[str, Any]) -> tuple[list[dict[str, str]], list[int]
 
 
 def _message(message: Any) -> dict[str, str]:
-    if not isinstance(message, dict) or message.get("role") not in _ROLES:
+    role = message.get("role") if isinstance(message, dict) else None
+    if not isinstance(role, str) or role not in _ROLES:
         raise BadRequest(f"every message must have a role: one of {', '.join(_ROLES)}")
     content = message.get("content")
     if isinstance(content, list):
         if any(not isinstance(part, dict) or part.get("type") != "text" for part in content):
             raise BadRequest("of the parts of a message only those of the type text can be read")
-        content = "".join(part.get("text", "") for part in content)
+        texts = [part.get("text", "") for part in content]
+        content = "".join(texts) if all(isinstance(text, str) for text in texts) else None
     if not isinstance(content, str):
         raise BadRequest("every message must have a text as its content")
-    return {"role": _ROLES[message["role"]], "content": content}
+    return {"role": _ROLES[role], "content": content}
 
 
 def read_stops(body: dict[str, Any]) -> tuple[str, ...]:
@@ -82,6 +88,29 @@ def read_number(
     value = body.get(key)
     if value is None:
         return default
-    if not isinstance(value, int | float) or not low <= value <= high:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not low <= value <= high:
         raise BadRequest(f"{key} must be a number from {low:g} to {high:g}, not {value!r}")
-    return value
+    return float(value)
+
+
+def read_whole(body: dict[str, Any], key: str, default: int, *, low: int, high: int) -> int:
+    value = read_number(body, key, default, low=low, high=high)
+    if value != int(value):
+        raise BadRequest(f"{key} must be a whole number, not {value!r}")
+    return int(value)
+
+
+def read_seed(body: dict[str, Any]) -> int | None:
+    seed = body.get("seed")
+    if seed is not None and type(seed) is not int:
+        raise BadRequest(f"seed must be a whole number, not {seed!r}")
+    return seed
+
+
+def read_usage(body: dict[str, Any]) -> bool:
+    """Whether a stream ends with a count of its tokens."""
+    options = body.get("stream_options") or {}
+    if not isinstance(options, dict):
+        raise BadRequest("stream_options must be a JSON object")
+    return bool(options.get("include_usage"))

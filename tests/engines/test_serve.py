@@ -72,6 +72,8 @@ def test_a_chat_has_the_engines_very_tokens(client, server) -> None:
     assert choice.message.content == turn.text and choice.finish_reason == turn.finish
     assert choice.token_ids == turn.token_ids and choice.prompt_token_ids == turn.prompt_ids
     assert [part.logprob for part in choice.logprobs.content] == turn.logprobs
+    said = bytes(byte for part in choice.logprobs.content for byte in part.bytes)
+    assert said.decode(errors="replace") == turn.text, "also where characters are cut in two"
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (
         len(turn.prompt_ids), len(turn.token_ids),
     )  # fmt: skip
@@ -114,6 +116,7 @@ def test_completions_take_texts_and_ids_and_several_of_them(client, server) -> N
         extra_body={"return_token_ids": True},
     )  # fmt: skip
     assert [choice.index for choice in reply.choices] == [0, 1, 2, 3]
+    assert reply.usage.prompt_tokens == 2 * len(ids), "a prompt counts once"
     assert all(choice.prompt_token_ids == ids for choice in reply.choices)
     assert len({choice.text for choice in reply.choices}) > 1, "each choice has its own seed"
     first = reply.choices[0]
@@ -138,6 +141,22 @@ def test_completions_take_texts_and_ids_and_several_of_them(client, server) -> N
         ({"messages": HELLO, "top_logprobs": 3}, 400, "top_logprobs is not supported"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "type text"),
         ("no json", 400, "no JSON"),
+        ("[" * 100_000, 400, "no JSON"),
+        (r'{"messages": [{"role": "user", "content": "\ud800"}]}', 400, "half a character"),
+        ({"messages": [{"role": ["user"], "content": "x"}]}, 400, "must have a role"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": 3}]}]},
+            400,
+            "must have a text",
+        ),
+        ({"messages": HELLO, "max_tokens": 2.5}, 400, "max_tokens must be a whole number"),
+        ({"messages": HELLO, "max_tokens": True}, 400, "max_tokens must be a number"),
+        ({"messages": HELLO, "max_tokens": 5000}, 400, "do not fit the model's 4096 positions"),
+        ({"messages": HELLO, "max_completion_tokens": 0}, 400, "max_completion_tokens must be"),
+        ({"messages": HELLO, "seed": "x"}, 400, "seed must be a whole number"),
+        ({"messages": HELLO, "stream_options": 3}, 400, "stream_options must be"),
+        ({"messages": HELLO, "min_tokens": 5}, 400, "min_tokens is not supported"),
+        ({"messages": HELLO, "guided_json": {}}, 400, "guided_json is not supported"),
     ],
 )
 def test_what_is_asked_wrongly_is_said(server, body, status: int, words: str) -> None:
@@ -172,7 +191,7 @@ def test_an_engine_that_fails_ends_the_request(server, monkeypatch, stream: bool
 
 def test_thoughts_are_streamed_apart_from_the_answer(server) -> None:
     """Every prefix of a reply: nothing is sent that is taken back later."""
-    plan = SimpleNamespace(chat=True, sampling=Sampling())
+    plan = SimpleNamespace(chat=True, model="main", sampling=Sampling())
     http, reply = Server(server[1], "main", "x"), "<think>\nso < it </t is\n</think>\n\nfour <b>"
     sent = ["", ""]
     for end in range(len(reply) + 1):

@@ -76,7 +76,8 @@ class PagedCache:
         row.blocks = [node.block for node in shared]
         row.computed = len(shared) * BLOCK
         copy: tuple[int, int] | None = None
-        if tail is not None:
+        # In the last free block there is nothing to copy from: it is the very one that would be.
+        if tail is not None and self.available > (tail[0].block in self._idle):
             source, common = tail
             # Held while room is made: it must not be given away before it has been copied.
             self._hold(source.block)
@@ -86,7 +87,9 @@ class PagedCache:
             row.computed += common
         while len(row.blocks) < self.blocks_for(len(ids)):
             row.blocks.append(self._allocate())
-        self._insert(row, ids[: len(ids) // BLOCK * BLOCK], ready=False)
+        # The last id of a row that goes on is computed only when the next is drawn.
+        known = len(ids) - bool(row.token_ids)
+        self._insert(row, ids[: known // BLOCK * BLOCK], ready=False)
         # A whole block that the tree has already takes the place of the copy, whose block another
         # row may get now and copy to: a device does two copies to one block in any order.
         if copy is not None and copy[1] in row.blocks:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sparring.core.types import Request, Sampling, Turn
+from sparring.core.types import Request, Sampling, Turn, VoidGame
 from sparring.engines.local.sampling import Trie, draw, mask_logits, uniforms
 
 
@@ -47,6 +47,10 @@ class Row:
     queued: int = 0  # tokens that the device draws, or has drawn, and that are not in the reply yet
     slot: int = 0  # where the device has the last of those: its row of the last chunk, or ~ that of
     # the first tokens of this round
+
+    def __post_init__(self) -> None:
+        if not self.prompt:  # the first token is drawn after the prompt's last
+            raise VoidGame("the prompt has no tokens, and a reply has nothing to follow")
 
     @property
     def ids(self) -> list[int]:

@@ -155,17 +155,15 @@ class Runner:
                 return ended + self.abort(error)
             message = str(error)
         if message:  # out of the handler: what was allocated is held by the error until here
-            log.warning(
-                "%d requests at once do not fit the memory: half as many are tried",
-                len(self.scheduler.rows),
-            )
+            tried = len(self.scheduler.rows)
+            log.warning("%d requests at once do not fit the memory: half as many are tried", tried)
             try:
                 self._collect(ended)
             except Exception as error:
                 return ended + self.abort(error)
             self.cache.copies.clear()
             self.row_cache.clear()
-            self.scheduler.start_over(f"the device's memory is full: {message}")
+            self.scheduler.start_over(f"the device's memory is full: {message}", tried)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
         ended += self.scheduler.settle()
@@ -177,6 +175,9 @@ class Runner:
         scheduler, read, before = self.scheduler, 0, len(self._in_flight)
         self._first_tokens = []
         scheduler.admit()
+        # Also where nothing is read: of a row that goes on all may be cached.
+        self.memory.copy(self.cache.copies)
+        self.cache.copies.clear()
         while spans := scheduler.spans(self.read_size):
             for some, token_B, logprob_B in self._read(spans):
                 self._queue_first(some, token_B, logprob_B)
@@ -252,8 +253,6 @@ class Runner:
     def _read(self, spans: list[Span]) -> list[Drawn]:
         """Compute these positions, and draw the first token of each row that is read to its end and
         of those that follow it."""
-        self.memory.copy(self.cache.copies)
-        self.cache.copies.clear()
         ids = [i for row, start, end in spans for i in row.ids[start:end]]
         size = self._counts.padded(len(ids))
         pages = reading(
@@ -333,8 +332,9 @@ class Runner:
                     rows, logits_BV, state.columns["seed"][:n], state.columns["drawn"][:n] - 1,
                     state.token_SB[number, :n], state.logprob_SB[number, :n],
                 )  # fmt: skip
-                state.columns["token"][:n] = state.token_SB[number, :n] = token_B
-                state.logprob_SB[number, :n] = logprob_B
+                state.token_SB[number, :n], state.logprob_SB[number, :n] = token_B, logprob_B
+                here_B = state.columns["token"][:n]
+                here_B.copy_(torch.where(state.columns["left"][:n] > 0, token_B, here_B))
         for number, row in enumerate(rows):
             row.queued += min(steps, row.undrawn)
             row.slot = number

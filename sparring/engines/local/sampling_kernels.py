@@ -137,18 +137,19 @@ def _advance(
     row = tl.program_id(0) * BLOCK_B + tl.arange(0, BLOCK_B)
     mine = row < rows
     new = tl.load(drawn_token + row, mask=mine)
-    tl.store(token + row, new, mask=mine)
     number = tl.load(turn + row, mask=mine, other=0)
     tl.store(tokens + number * stride + row, new, mask=mine)
     logprob = tl.load(drawn_logprob + row, mask=mine)
     tl.store(logprobs + number * stride + row, logprob, mask=mine)
     tl.store(turn + row, number + 1, mask=mine)
     tl.store(drawn + row, tl.load(drawn + row, mask=mine) + 1, mask=mine)
-    # A row that has drawn all it may stays where it is: there is no block for what would follow.
+    # A row that has drawn all it may stays where it is, since there is no block for what would
+    # follow, with the token that stands there: the next turn begins with those keys and values.
     rest = tl.load(left + row, mask=mine, other=0) - 1
     tl.store(left + row, rest, mask=mine)
     at = tl.load(position + row, mask=mine)
     tl.store(position + row, tl.where(rest > 0, at + 1, at), mask=mine)
+    tl.store(token + row, tl.where(rest > 0, new, tl.load(token + row, mask=mine)), mask=mine)
 
 
 def advance(

@@ -143,14 +143,16 @@ class Scheduler:
         failed, self._failed = self._failed, []
         return ended + failed
 
-    def start_over(self, reason: str) -> None:
-        """A pass ran out of memory: what is cached is dropped, and half as many rows are tried at
-        once; a row that was alone fails with the reason."""
-        waiting, tried = self.waiting, len(self.rows)
+    def start_over(self, reason: str, tried: int | None = None) -> None:
+        """A pass of so many rows, some of which may have ended since, ran out of memory: what is
+        cached is dropped, and half as many are tried at once; a row that was alone fails with the
+        reason."""
+        waiting, left = self.waiting, len(self.rows)
+        tried = left if tried is None else tried
         self.waiting = deque()
         self.waiting = deque([*self.drop_all(), *waiting])
         self._at_once = max(1, tried // 2)
-        if tried == 1:
+        if tried == left == 1:
             self._fail(self.waiting.popleft(), reason)
 
     def drop_all(self) -> list[Row]:

@@ -213,9 +213,12 @@ def advance(
 ) -> None:  # fmt: skip
     """Note what was drawn, and go on to the next position."""
     rows, step = len(token_B), int(turn[0])
-    tokens[step, :rows], logprobs[step, :rows], state["token"][:rows] = token_B, logprob_B, token_B
+    tokens[step, :rows], logprobs[step, :rows] = token_B, logprob_B
     turn[:rows] += 1
     state["drawn"][:rows] += 1
-    # A row that has drawn all it may stays where it is: there is no block for what would follow.
+    # A row that has drawn all it may stays where it is, since there is no block for what would
+    # follow, with the token that stands there: the next turn begins with those keys and values.
     state["left"][:rows] -= 1
-    state["position"][:rows] += state["left"][:rows] > 0
+    goes_on_B = state["left"][:rows] > 0
+    state["position"][:rows] += goes_on_B
+    state["token"][:rows] = torch.where(goes_on_B, token_B, state["token"][:rows])

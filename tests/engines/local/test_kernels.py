@@ -207,6 +207,26 @@ async def two_turns(engine: TransformersEngine, names: list[str]) -> list[Turn]:
     return [*first, *await asyncio.gather(*more)]
 
 
+def test_rows_that_have_drawn_all_they_may_stay_where_they_are() -> None:
+    """With the token that stands there, though steps go on for the others."""
+    left, steps = [1, 2, 9], 4
+
+    def end_of(advance: Any, device: torch.device) -> list[Any]:
+        names = {"token": [7, 8, 9], "position": [3, 4, 5], "drawn": [1, 1, 1], "left": left}
+        state = {name: torch.tensor(values, device=device) for name, values in names.items()}
+        turn = torch.zeros(3, dtype=torch.int64, device=device)
+        tokens = torch.zeros(steps, 3, dtype=torch.int64, device=device)
+        logprobs = torch.zeros(steps, 3, device=device)
+        for step in range(steps):
+            new = torch.arange(3, device=device) + 10 * (step + 1)
+            advance(new, -new.float(), state, turn, tokens, logprobs)
+        return [state[name].tolist() for name in names] + [tokens.tolist(), logprobs.tolist()]
+
+    ended = end_of(torch_ops.advance, CPU)
+    assert ended[:2] == [[7, 11, 42], [3, 5, 9]]
+    assert ended == end_of(kernels.advance, DEVICE)
+
+
 @pytest.mark.parametrize("weights", ["full", "lora"])
 def test_kernels_say_what_the_plain_way_says(weights: str) -> None:
     """Two policies and the bare model, each with two conversations of two turns; adapters share

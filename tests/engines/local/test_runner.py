@@ -118,6 +118,35 @@ def test_rows_that_end_early_leave_what_they_said_to_go_on_with(make_policies):
     same(asyncio.run(uneven(TransformersEngine(policies))), plain)
 
 
+def test_a_reply_that_ends_amid_a_chunk_of_steps_is_gone_on_with(make_policies, monkeypatch):
+    """The steps that the others still take leave its last position as it is."""
+    policies = make_policies("full", spread=0.3)
+
+    async def uneven(steps: int) -> list[Turn]:
+        monkeypatch.setattr(Runner, "_steps", lambda self: steps)
+        engine = TransformersEngine(policies)
+        first = await together(
+            engine, [ask(t, i, max_tokens=2 + 7 * (i % 2)) for i, t in enumerate(OPENINGS)]
+        )
+        return first + await together(
+            engine, [ask("go on", 9 + i, previous=turn) for i, turn in enumerate(first)]
+        )
+
+    assert digits(asyncio.run(uneven(8))) == digits(asyncio.run(uneven(1)))
+
+
+def test_a_prompt_of_no_tokens_is_void_and_nobody_else(make_policies):
+    engine = TransformersEngine(make_policies("full"))
+
+    async def both() -> list[Turn | BaseException]:
+        asked = [engine.act_on(ask("a", 0), []), engine.act(ask("b", 1))]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    empty, other = asyncio.run(both())
+    assert isinstance(empty, VoidGame) and "has no tokens" in str(empty)
+    assert isinstance(other, Turn) and other.token_ids
+
+
 def test_a_turn_reads_only_what_is_new(make_policies):
     policies = make_policies("full")
     engine = TransformersEngine(policies)

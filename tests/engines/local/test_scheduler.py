@@ -33,9 +33,9 @@ class Scripted:
     def round(self) -> list[Row]:
         scheduler, read = self.scheduler, 0
         scheduler.admit()
+        self._copy(self.cache.copies)
+        self.cache.copies.clear()
         while spans := scheduler.spans(self.size):
-            self._copy(self.cache.copies)
-            self.cache.copies.clear()
             for span in spans:
                 self._compute(span.row, span.start, span.end)
             for span in spans:
@@ -145,6 +145,30 @@ def test_no_two_rows_copy_to_one_block() -> None:
     assert again.computed == len(known) - 1 and other.computed == BLOCK + 8
 
 
+def test_the_last_free_block_is_not_copied_from() -> None:
+    """What it holds is known in part, and it is the only one that there is to write to."""
+    cache = PagedCache(1)
+    model = Scripted(Scheduler(cache, max_rows=1))
+    serve(model, [row([1, 2, 3, 4], 1)])
+    model.positions = 0
+    [other] = serve(model, [row([1, 2, 9, 9], 1)])
+    assert other.finish and model.positions == 4
+    assert everything_is_free(cache)
+
+
+def test_a_row_that_goes_on_has_not_computed_the_last_it_drew() -> None:
+    """A block that ends with it is not whole yet: another that begins alike may not take it."""
+    cache = PagedCache(20)
+    first = row(list(range(BLOCK - 2)), 9)
+    first.append([7, 8], [0.0, 0.0], frozenset(), lambda ids, stops: False)
+    assert len(first.ids) == BLOCK and cache.admit(first)
+    first.computed = first.length - 1
+    cache.computed(first)
+    other = row([*first.ids, 5])
+    assert cache.admit(other)
+    assert other.computed < BLOCK and first.blocks[0] not in other.blocks
+
+
 def test_the_least_recently_used_is_given_up_first() -> None:
     cache = PagedCache(6)
     model = Scripted(Scheduler(cache, max_rows=1))
@@ -234,6 +258,18 @@ def test_a_pass_that_runs_out_of_memory_is_tried_with_fewer_rows() -> None:
         model.round()
     assert sum(each.finish != "" for each in rows) == 7
     assert everything_is_free(scheduler.cache)
+
+
+def test_rows_that_ended_in_the_pass_that_ran_out_of_memory_count_among_those_tried() -> None:
+    scheduler = Scheduler(PagedCache(50), max_rows=8)
+    model = Scripted(scheduler)
+    [last] = rows = [row([1] * 40, 30)]
+    scheduler.add(last)
+    model.round()
+    scheduler.start_over("full", tried=8)  # seven of them are gone: this one was never alone
+    while scheduler.busy:
+        assert not any(each.error for each in model.round())
+    assert all(each.finish for each in rows)
 
 
 def test_every_block_is_free_after_10_000_random_requests_with_cancellations() -> None:
