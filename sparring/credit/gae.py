@@ -120,14 +120,14 @@ class Gae(Credit):
         """Spans of tokens that are a step, one token or those of a turn, and their rewards."""
         steps: list[Span] = []
         rewards: list[float] = []
-        for span, turn in zip(trajectory.spans, trajectory.turns, strict=True):
+        for span, earned in zip(trajectory.spans, trajectory.earned, strict=True):
             width = max(1, span.end - span.start) if self.by_turn else 1
             own = [
                 Span(span.sample, start, start + width)
                 for start in range(span.start, span.end, width)
             ]
             steps += own
-            rewards += [0.0] * (len(own) - 1) + [turn.reward] * bool(own)
+            rewards += [0.0] * (len(own) - 1) + [earned] * bool(own)
         rewards[-1] += trajectory.reward
         return steps, rewards
 
@@ -141,6 +141,7 @@ class _Trajectory(NamedTuple):
 
     reward: float
     turns: list[Turn]
+    earned: list[float]  # by each turn itself, and by those after it that are not learned from
     samples: list[Sample]
     spans: list[Span]
 
@@ -148,11 +149,17 @@ class _Trajectory(NamedTuple):
 def _trajectories(episode: Episode) -> list[_Trajectory]:
     """One for each seat that learns."""
     by_seat: dict[str, list[Turn]] = {}
+    earned: dict[str, list[float]] = {}
     for turn in episode.turns:
         if turn.trainable:
             by_seat.setdefault(turn.seat, []).append(turn)
+            earned.setdefault(turn.seat, []).append(turn.reward)
+        elif turn.seat in earned:  # of a stage that does not learn now: it counts for those before
+            earned[turn.seat][-1] += turn.reward
     return [
-        _Trajectory(episode.rewards[seat], turns, *join_with_spans([(t, 0.0) for t in turns]))
+        _Trajectory(
+            episode.rewards[seat], turns, earned[seat], *join_with_spans([(t, 0.0) for t in turns])
+        )
         for seat, turns in by_seat.items()
     ]
 

@@ -193,7 +193,7 @@ class Learner(Passes):
                         check_canary(float(gap), self.canary, name)
                     elif self.canary is not None:  # the device takes no step; the host hears later
                         refused = ~(gap <= self.canary)
-                kl_stop = self.config.kl_stop
+                kl_stop = None if self.supervised else self.config.kl_stop
                 far = kl_stop is not None and float(stats["moved"]) > kl_stop
                 if far:  # from the policy that sampled: its samples teach nothing more
                     break
@@ -204,7 +204,7 @@ class Learner(Passes):
         if refused is not None and self.canary is not None:
             check_canary(first["canary"], self.canary, name)
         means, steps = means_of(rows)
-        if self.config.kl_stop is not None:
+        if self.config.kl_stop is not None and not self.supervised:
             first["stopped"] = float(far)
         skipped = float(len(rows) - steps)
         return {**means, **first, "lr": lr, "steps": float(steps), "skipped": skipped}

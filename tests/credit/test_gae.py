@@ -10,6 +10,7 @@ from sparring.core.collect import Job, play
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Table
 from sparring.core.types import Episode, Request, Sample, Task, Turn
+from sparring.credit.credit import rewards_to_go
 from sparring.credit.gae import Gae, centre, gae
 
 
@@ -244,3 +245,17 @@ def test_a_turns_reward_comes_with_its_last_token() -> None:
     first, second = credit.samples([episode])
     assert first.advantages == pytest.approx([0, 0.2 - 0.1, 1 + 0.3 - 0.2])
     assert second.advantages == pytest.approx([0, 2 - 0.3])
+
+
+def test_what_a_turn_earns_that_is_not_learned_from_counts_for_those_before_it() -> None:
+    """As in every other kind of credit: a stage that waits for its own turn to learn."""
+    turns = [
+        Turn("x", "main", "", "", prompt_ids=[1], token_ids=[5, 6], logprobs=[0.0, 0.0]),
+        Turn("x", "main", "", "", prompt_ids=[1, 5, 6, 9], token_ids=[7], logprobs=[0.0]),
+    ]
+    turns[0].trainable, turns[1].reward = True, 3.0
+    credit = Gae(trace=1.0, whitened=False)
+    credit.use_values(lambda samples: [[0.0] * sum(sample.mask) for sample in samples])
+    (sample,) = credit.samples([Episode("e", "g", Task("t"), 0, turns=turns, rewards={"x": 0.5})])
+    assert sample.advantages == [0.0, 3.5, 3.5]
+    assert rewards_to_go(Episode("e", "g", Task("t"), 0, turns=turns, rewards={"x": 0.5}))[0] == 3.5

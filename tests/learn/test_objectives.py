@@ -153,3 +153,12 @@ def test_the_rate_falls_by_optimizer_steps_under_supervision(make_policies):
     for iteration in range(2):
         learner.fit(lessons, iteration, 2)
     assert taken == pytest.approx([0.5, 0.75, 0.5, 0.25])
+
+
+@pytest.mark.parametrize("objective", ["likelihood", "preference"])
+def test_kl_stop_is_of_samples_and_stops_no_demonstrations(objective):
+    config = LearnConfig(objective=objective, kl_stop=1e-9, epochs=2, lora_r=4, lora_alpha=8)
+    learner = Learner(lora(), ["main"], config)
+    one, other = shown([5, 6, 7, 8], 2), shown([5, 6, 9, 8], 2)
+    stats = learner.fit([Pair(one, other)] if objective == "preference" else [one, other], 0)
+    assert stats["learn/steps"] == 2 and "learn/stopped" not in stats
