@@ -153,30 +153,27 @@ def alpha_rank(payoffs: Matrix, alpha: float = ALPHA, individuals: int = POPULAT
     appears and takes over with its fixation probability: alpha-rank of a symmetric game with one
     population (Omidshafiei et al. 2019)."""
     count = len(payoffs)
-    if count == 1:
-        return np.ones(1)
+    if count < 2:
+        return np.ones(count)
     gain = alpha * (payoffs.T - payoffs)  # [i, j]: of a mutant j among i
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        fixation = np.where(
-            np.abs(gain) < 1e-12, 1 / individuals, np.expm1(-gain) / np.expm1(-individuals * gain)
-        )
-    rates = fixation / (count - 1)
-    np.fill_diagonal(rates, 0)
-    return _stationary(rates)
+    size = np.where(np.abs(gain) < 1e-12, 1.0, np.abs(gain))
+    fixation = np.log(-np.expm1(-size)) - np.log(-np.expm1(-individuals * size))
+    fixation += (individuals - 1) * np.minimum(gain, 0)
+    fixation = np.where(np.abs(gain) < 1e-12, -np.log(individuals), fixation)
+    return _stationary(fixation - np.log(count - 1))
 
 
-def _stationary(rates: Matrix) -> Matrix:
-    """The stationary distribution of a Markov chain by its rates of change between states, by
-    elimination without subtraction (Grassmann, Taksar and Heyman), since rates may differ by many
-    orders of magnitude."""
-    left = rates.astype(float).copy()
+def _stationary(log_rates: Matrix) -> Matrix:
+    """The stationary distribution of a Markov chain by the logs of its rates of change between
+    states, by elimination without subtraction (Grassmann, Taksar and Heyman). All in logs: payoffs
+    of some ten chips make rates, and shares, that differ by more than a float64 can hold."""
+    left = log_rates.copy()
     count = len(left)
     for k in range(count - 1, 0, -1):
-        total = max(left[k, :k].sum(), np.finfo(float).tiny)
-        left[:k, k] /= total
-        left[:k, :k] += np.outer(left[:k, k], left[k, :k])
-    shares = np.ones(count)
+        left[:k, k] -= np.logaddexp.reduce(left[k, :k])
+        left[:k, :k] = np.logaddexp(left[:k, :k], left[:k, k, None] + left[k, :k])
+    shares = np.zeros(count)
     for k in range(1, count):
-        shares[k] = shares[:k] @ left[:k, k]
-    normal: Matrix = shares / shares.sum()
-    return normal
+        shares[k] = np.logaddexp.reduce(shares[:k] + left[:k, k])
+    normal: Matrix = np.exp(shares - np.logaddexp.reduce(shares))
+    return normal / normal.sum()

@@ -107,11 +107,14 @@ def ranking(
     scores: Mapping[str, Score], measures: Mapping[str, float], *, hidden: bool
 ) -> float | None:
     """What picks the best checkpoint: exploitability where it is known and information is hidden,
-    the common score where there is one, else points per game."""
+    the common score where there is one, else points per game. None where no game against one of
+    the opponents was fair: a score without that opponent is another one, and 0 would be a loss."""
     if hidden and "exploitability" in measures:
         return -measures["exploitability"]
     if not scores:
         return measures.get("score")
+    if not all(s.games for s in scores.values()):
+        return None
     return sum(s.points for s in scores.values()) / len(scores)
 
 
@@ -120,13 +123,24 @@ def as_metrics(results: Mapping[str, Any]) -> dict[str, float]:
     flat: dict[str, float] = {}
     for name, result in results.items():
         for opponent, score in result.items():
-            if isinstance(score, dict) and "games" in score and score["games"]:
+            if _is_match(score) and score["games"]:
                 n = score["games"]
                 flat[f"eval/{name}/{opponent}/not_lost"] = 1 - score["losses"] / n
                 for key in ("wins", "draws", "losses", "invalid"):
                     flat[f"eval/{name}/{opponent}/{key}"] = score[key] / n
         flat |= {f"eval/{name}/{key}": value for key, value in result["exact"].items()}
     ranks = [result["score"] for result in results.values() if result["score"] is not None]
-    if ranks:
+    if ranks and not any(map(_unfair, results.values())):
         flat["eval/score"] = sum(ranks) / len(ranks)
     return flat
+
+
+def _unfair(result: Mapping[str, Any]) -> bool:
+    """Whether a game lacks the score that it has where its matches are not void: without it the
+    mean over games would be another number."""
+    void = any(score["void"] for score in result.values() if _is_match(score))
+    return void and result["score"] is None
+
+
+def _is_match(score: Any) -> bool:
+    return isinstance(score, dict) and "games" in score

@@ -109,3 +109,15 @@ def test_alpha_rank_of_payoffs_that_leave_nothing_to_chance() -> None:
     """Rates between 1 and 1e-43, where an eigenvalue solver finds noise."""
     ladder = np.triu(np.ones((4, 4)), 1) - np.tril(np.ones((4, 4)), -1)
     assert alpha_rank(ladder) == pytest.approx([1, 0, 0, 0], abs=1e-9)
+
+
+def test_alpha_rank_of_large_payoffs() -> None:
+    """Beyond what a float64 can exponentiate: from chips, and by fractions of 4,000 digits."""
+    circle = np.array([[0, 1, -0.5], [-1, 0, 0.7], [0.5, -0.7, 0]])
+    assert alpha_rank(1000 * circle) == pytest.approx([1 / 3] * 3)
+    assert alpha_rank(np.array([[0.0, 400], [-400, 0]])) == pytest.approx([1, 0])
+    chips = np.array([[0, -32.5, -13.3], [32.5, 0, -14.2], [13.3, 14.2, 0]])
+    assert alpha_rank(chips) == pytest.approx([0, 0, 1])
+    equals = np.array([[0, 0, -50.0], [0, 0, -50], [50, 50, 0]])
+    assert alpha_rank(equals[:2, :2]) == pytest.approx([0.5, 0.5])
+    assert alpha_rank(-equals) == pytest.approx([0.5, 0.5, 0])
