@@ -29,6 +29,8 @@ class Guard:
 
     def watch(self, metrics: dict[str, Any]) -> str | None:
         """Take in one iteration's metrics; the reason if they show a collapse."""
+        if metrics.get("rate/void") == 1.0:  # replies of no tokens are then replies of nobody
+            return None
         for key, value in metrics.items():
             if _WATCHED.fullmatch(key):
                 self.history.setdefault(key, []).append(float(value))

@@ -15,7 +15,7 @@ from sparring.credit.group_relative import Scale, centred
 from sparring.credit.samples import join
 from sparring.run.games import load_game
 
-FORMAT = 1  # of the parquet files; another one is refused
+FORMAT = 2  # of the parquet files; another one is refused
 GAMES, TRAIN, VAL = "selfplay_games.jsonl", "train.parquet", "val.parquet"
 AGENT = "sparring_game"  # the agent loop that plays such a row inside verl
 Grouping = Literal["table", "game"]
@@ -59,7 +59,7 @@ def instances(episodes: Sequence[Episode], grouping: Grouping = "table") -> list
         for seat in dict.fromkeys(turn.seat for turn in episode.turns):
             turns = [turn for turn in episode.turns if turn.seat == seat]
             prompt = [{"role": "user", "content": turns[0].prompt}]
-            reward = episode.rewards[seat]
+            reward = episode.rewards[seat] + sum(turn.reward for turn in turns)
             for sample in join([(turn, 0.0) for turn in turns if turn.trainable]):
                 rows.append(Instance(index, seat, episode.id, episode.task, reward, prompt, sample))
     return rows
@@ -189,6 +189,8 @@ def _row(one: Instance, source: Source, split: str) -> dict[str, Any]:
         "logprobs": sample.logprobs,
         "temperature": sample.temperature,
         "policy": sample.policy,
+        # Where actions were masked, the logprobs are of these tokens alone.
+        "allowed": sample.allowed,
     }
 
 
@@ -201,6 +203,7 @@ def _instance(row: Mapping[str, Any]) -> Instance:
         [0.0] * len(row["ids"]),
         row["logprobs"],
         row["temperature"],
+        allowed=row["allowed"],
     )
     return Instance(
         extra["index"],
@@ -232,5 +235,6 @@ def _schema() -> Any:
             "logprobs": pa.list_(pa.float64()),
             "temperature": pa.float64(),
             "policy": text,
+            "allowed": pa.list_(pa.list_(pa.int64())),
         }
     )

@@ -53,7 +53,8 @@ class DifficultyGate:
         for episode in episodes if self.config.enabled else ():
             seats = {turn.seat for turn in episode.turns if turn.trainable}
             if episode.void is None and seats:
-                reward = fmean(episode.rewards[seat] for seat in seats)
+                of_turns = sum(turn.reward for turn in episode.turns if turn.seat in seats)
+                reward = fmean(episode.rewards[seat] for seat in seats) + of_turns / len(seats)
                 known = self.rewards.setdefault(episode.game, {})
                 mean, games = known.get(episode.task.id, (0.0, 0))
                 rate = max(1 - self.config.decay, 1 / (games + 1))

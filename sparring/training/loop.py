@@ -164,8 +164,10 @@ async def _iterate(
     parts.opponents.learn_scores(against_league(episodes, parts.opponents.everyone()))
     joined = parts.opponents.grow(parts.learner.policies, iteration)
     parts.gate.update(episodes)
-    batches.learned(iteration)
     learned = time.perf_counter()
+    if joined:  # before later games are planned: whom they are played against is a matter of these
+        await measure(parts, parts.opponents.league)
+    batches.learned(iteration)
     metrics = {"iteration": iteration, **schedule_position(step), **summarize(episodes)}
     if iteration == 1 and (hint := requirements.nano_hint(config, metrics["length/tokens"])):
         log.warning(hint)
@@ -178,9 +180,6 @@ async def _iterate(
             metrics |= await interrupt.in_time(
                 _measure(parts, run.path, iteration), interrupt.GRACE_S
             )
-    if joined:
-        await measure(parts, parts.opponents.league)
-        write_population(parts.opponents, run.path, iteration)
     ended = time.perf_counter()
     metrics |= timings(
         metrics,
@@ -199,6 +198,8 @@ async def _iterate(
     else:
         for raised in parts.curriculum.watch(metrics):
             run.event(iteration, "curriculum", raised)
+    if joined or (reason and parts.config.opponents.kind == "league"):
+        write_population(parts.opponents, run.path, iteration)
     run.record(metrics, played.encoded)
     tracking.log(metrics)
     stop_if_void(run, parts, iteration, episodes)

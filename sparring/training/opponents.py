@@ -211,6 +211,9 @@ async def measure(parts: Parts, joined: Iterable[str]) -> None:
 def write_population(opponents: Opponents, run: Path, iteration: int) -> None:
     """The league as it stands, for the report and for runs that train against it."""
     names = opponents.everyone()
+    if not names:  # all that had joined went with a roll-back
+        (run / POPULATION).unlink(missing_ok=True)
+        return
     policies = opponents.learned
     shares = {
         p: dict(zip(opponents.members(p), opponents.weights(p), strict=True)) for p in policies

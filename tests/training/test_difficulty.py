@@ -182,3 +182,12 @@ def test_a_strong_opponent_is_the_one_that_each_game_of_a_mixture_has() -> None:
     )
     met = {job.name: set(job.seating.values()) for job in make_jobs(parts, 1)}
     assert met["tictactoe"] == {"main", "perfect"} and met["negotiation"] == {"main", "scripted"}
+
+
+def test_what_single_turns_earned_counts() -> None:
+    gate = DifficultyGate(ON)
+    for _ in range(2):
+        by_turns = game(TASKS[0], 0.0)
+        by_turns.turns[0].reward = 1.0
+        gate.update([by_turns])
+    assert gate.pool("g", TASKS[0]) == "easy"

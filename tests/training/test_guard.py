@@ -150,3 +150,11 @@ def test_only_the_window_counts_and_goes_through_a_checkpoint() -> None:
     for watched in (one, other):
         assert watched.watch_voids(games(0, *["x"] * 50)) is None, "half of them"
         assert watched.watch_voids(games(10, *["x"] * 20)) is not None
+
+
+def test_an_iteration_without_a_fair_game_is_no_sign_of_a_collapse() -> None:
+    """One game an iteration, as a broken judge leaves them: no tokens, and no invalid action."""
+    watched, nothing = guard(window=5), {"rate/void": 1.0, "rate/invalid": 0.0, "length/tokens": 0}
+    assert watch(watched, 1, *[{"rate/void": 0.0}] * 20, *[nothing] * 4) == [None] * 24
+    learning = guard(window=5)  # and its rules are not known by that
+    assert watch(learning, 1, *[nothing] * 5, *[{"rate/invalid": 1.0}] * 9) == [None] * 14

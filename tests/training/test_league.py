@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from lives import train
+from lives import events, train
 
 from sparring.core.game import Game, Outcome
 from sparring.core.scripted import ScriptedEngine
 from sparring.core.table import Table
 from sparring.core.types import Task
+from sparring.learn.learner import Learner
 from sparring.run import checkpoint
 from sparring.run.config import Config, OpponentsConfig
 from sparring.run.rundir import read_episodes
@@ -91,3 +92,28 @@ def test_the_first_weights_may_be_met_from_the_first_game_on(tmp_path: Path, sta
         main, first = tensors["main.policy"], tensors["league.main@0"]
         assert main.keys() == first.keys()
         assert all(torch.equal(main[name], first[name]) for name in first)
+
+
+def leap_once() -> None:
+    usual = Learner.lr
+    Learner.lr = lambda self, i, n: usual(self, i, n) * (1000 if i == 3 else 1)  # type: ignore
+
+
+@pytest.mark.parametrize("players", [[], ["random"]])
+def test_a_roll_back_takes_those_back_who_joined(tmp_path: Path, players: list[str]) -> None:
+    """population.json names nobody whose weights are gone: a tournament would ask for them."""
+    run = tmp_path / "run"
+    words = (
+        "guard={entropy_floor: 2, window: 1, grace: 1, score_drop: 9}",
+        f"opponents={{kind: league, every: 4, share: 0.5, players: {json.dumps(players)}}}",
+        *("sampling.mask_actions=false", "learn.schedule=constant", "iterations=6"),
+        *("evaluate.every=3", "checkpoint.every=3"),
+    )
+    life = train("kuhn", run, *words, first=leap_once)
+    assert life.code == 0, life.err
+    assert [e["iteration"] for e in events(run, "rollback")] == [5]
+    _, state = checkpoint.load(run / "checkpoints", 6)
+    assert state["opponents"]["league"] == []
+    assert (run / POPULATION).exists() == bool(players)
+    if players:
+        assert json.loads((run / POPULATION).read_text())["players"] == players

@@ -181,6 +181,16 @@ KINDS = {
         ("collect.ahead=1", "learn.weights=lora", "learn.lr=1e-2", LEAGUE, "collect.episodes=16"),
     ),
     "two ahead": ("kuhn", ("collect.ahead=2", "learn.kl=0.2", "learn.reference=ema")),
+    # The opponents of later games are drawn from matches that are played when a member joins.
+    "measured league": (
+        "tictactoe",
+        (
+            "collect.ahead=1",
+            "opponents={kind: league, start: true, every: 1, size: 3, share: 1, mixture: nash, "
+            "matches: 4, players: [random]}",
+            "collect.episodes=16",
+        ),
+    ),
 }
 
 MOMENTS = (

@@ -11,6 +11,8 @@ from lives import Moment, sparring
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Task, Turn
+from sparring.credit.group_relative import GroupRelative
+from sparring.credit.samples import to_samples
 from sparring.run.rundir import read_lines
 from sparring.training import selfplay
 from sparring.training.instances import (
@@ -179,8 +181,8 @@ def test_a_parquet_of_another_version_is_refused_by_name(games: Path, tmp_path: 
     import pyarrow.parquet as pq
 
     table = pq.read_table(games / "train.parquet")
-    newer = {"sparring": json.dumps({"format": 2, "game": "matching"})}
-    for note, said in ((newer, "has format 2, and this version of sparring reads 1"),
+    newer = {"sparring": json.dumps({"format": 3, "game": "matching"})}
+    for note, said in ((newer, "has format 3, and this version of sparring reads 2"),
                        ({}, "was not written by")):  # fmt: skip
         pq.write_table(table.replace_schema_metadata(note), tmp_path / "train.parquet")
         with pytest.raises(ConfigError, match=said):
@@ -193,3 +195,19 @@ def test_a_parquet_of_another_version_is_refused_by_name(games: Path, tmp_path: 
     source, found = read_parquet(games / "train.parquet")
     write_parquet(tmp_path / "train.parquet", source, found, "train")
     assert read_parquet(tmp_path / "train.parquet") == (source, found)
+
+
+def test_instances_keep_what_was_allowed_and_all_that_was_earned(tmp_path: Path) -> None:
+    """Logprobs of masked actions are of the allowed tokens, and rewards of turns count too: what is
+    learned from the file is what would have been learned from the games."""
+    games = [episode(0, "a", 1.0), episode(1, "a", 0.0)]
+    for game in games:
+        for turn in game.turns:
+            turn.allowed = [[3, 4]]
+    games[1].turns[0].reward = 2.0
+    write_parquet(tmp_path / "train.parquet", Source("kuhn", {}), instances(games), "train")
+    _, rows = read_parquet(tmp_path / "train.parquet")
+    assert [one.sample for one in rows] == [one.sample for one in instances(games)]
+    assert rows[0].sample.allowed == to_samples(games, [[0.0, 0.0]] * 2)[0].allowed
+    credit = GroupRelative(together=True).samples(games)
+    assert [s.advantages for s in lessons(rows)] == [s.advantages for s in credit]
