@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import util
@@ -36,7 +37,13 @@ _CLAUSE = re.compile(
     r"\n|[.!?;](?=\s|$)|,(?=\s)|\s(?:because|since|as|for|which|so|when|if)\s", re.IGNORECASE
 )
 _CENTS = re.compile(rf"({_DIGITS}) dollars? (?:and )?(\d{{1,2}}) cents?", re.IGNORECASE)
-_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALES = {
+    "hundred": 10**2,
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
 _SCALE = re.compile(rf"^\s*({'|'.join(_SCALES)})\b", re.IGNORECASE)
 _WORDS = {
     word: number
@@ -130,6 +137,8 @@ def grade(text: str, reference: str) -> Verdict:
     if wanted is not None and answer.number is not None:
         right = wanted.equals(answer.number)
         return Verdict("pass" if right else "fail", "correct" if right else "wrong", answer.text)
+    if wanted is not None and _is_choice(answer.text):
+        return Verdict("fail", "unreadable", answer.text[:_LONGEST])
     try:
         right = _verified(reference, answer.text)
     except GraderFailed as error:
@@ -157,7 +166,7 @@ def _verified(reference: str, answer: str) -> bool:
     options: dict[str, Any] = {"parsing_timeout": seconds, "raise_on_error": True}
     try:
         wanted = parse(f"${reference}$", **options)
-        parsed = parse(f"${answer.strip().strip('$')}$", **options)
+        parsed = parse(f"${_spelled(answer.strip().strip('$'))}$", **options)
         if not wanted:
             raise GraderFailed(f"the reference {reference!r} cannot be read")
         return bool(parsed) and bool(
@@ -169,6 +178,15 @@ def _verified(reference: str, answer: str) -> bool:
         raise GraderFailed(f"math-verify took more than {seconds} s over it") from None
     except Exception as error:  # a parser of free text fails in many ways, and none is the answer's
         raise GraderFailed(f"math-verify: {type(error).__name__}: {error}"[:_LONGEST]) from error
+
+
+_SIGNS = str.maketrans({"×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": "/"})
+
+
+def _spelled(text: str) -> str:
+    """In the signs of LaTeX: math-verify stops at others, and reads what stands before them."""
+    text = _SUPERSCRIPT.sub(lambda m: f"^{{{unicodedata.normalize('NFKC', m[0])}}}", text)
+    return _DASH.sub("-", text).translate(_SIGNS)
 
 
 def _is_costly(text: str) -> bool:
@@ -203,6 +221,9 @@ def _boxed(text: str) -> str | None:
     return text[begin:]  # cut off in the middle: what there is of it
 
 
+_DASH = re.compile(r"[−–—]")
+_SUPERSCRIPT = re.compile(r"(?<=\d)[²³⁰⁴-⁹]+")
+_VULGAR = re.compile(r"[¼-¾⅐-⅞]")
 _LATEX = (
     (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r" \1/\2"),
     (re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)"), r" \1/\2"),
@@ -210,15 +231,18 @@ _LATEX = (
     (re.compile(r"\^\s*\{?\s*\\circ\s*\}?|°|\\degree"), " degrees"),
     (re.compile(r"\{,\}|\\,(?=\d{3})|(?<=\d)\\!,?"), ","),
     (re.compile(r"\\[,;!: ]|\\(?:left|right|displaystyle|quad)\b|\\[()\[\]]|[$€£¥¢*`]"), ""),
-    (re.compile(r"\\(?:approx|sim)\b|[≈~]|\\\$"), ""),
+    (re.compile(r"\\(?:approx|sim)\b|[≈~]|\\\$"), " "),
     (re.compile(r"\\%"), "%"),
-    (re.compile(r"[−–—]"), "-"),
+    (_DASH, "-"),
 )
 
 
 def _plain(text: str) -> str:
     """Without the dress of LaTeX, Markdown and money."""
     text = text.replace("\\$", "$").replace(",\\!", ",")
+    text = _VULGAR.sub(lambda m: f" {unicodedata.normalize('NFKC', m[0])}", text)
+    text = _SUPERSCRIPT.sub(lambda m: f"^{unicodedata.normalize('NFKC', m[0])}", text)
+    text = text.replace("\u2044", "/")  # which NFKC writes in fractions
     for pattern, to in _LATEX:
         text = pattern.sub(to, text)
     return text.strip()
@@ -235,6 +259,8 @@ def _numbers(plain: str) -> list[tuple[Number, str]]:
 
 
 def _number(match: re.Match[str], plain: str) -> Number | None:
+    if len(match[0]) > _LONGEST:  # Python itself refuses to read thousands of digits
+        return None
     value = Fraction(match["value"].replace(",", ""))
     if match["under"]:
         under = Fraction(match["under"].replace(",", ""))
@@ -254,8 +280,20 @@ def _number(match: re.Match[str], plain: str) -> Number | None:
     return Number(value, bool(match["percent"]))
 
 
+_WORKED_OUT = re.compile(
+    r"\d\s*[xyzn]\b|\d\s*[*^!]|[*^]\s*\d|√|π|\d\(\s*\d|\d\s*[-+·⋅×÷]\s*\(?\s*[\d.]"
+    r"|\d\s*/\s*[\d.]+\s*/|\\(?:sqrt|pi|times|cdot|div|frac|binom|log|ln|sin|cos|tan|lfloor|lceil)"
+)
+
+
 def _is_expression(plain: str) -> bool:
     """A number with a letter that stands for another, or something yet to be worked out."""
-    return bool(
-        re.search(r"\d\s*[xyzn]\b|\\(?:sqrt|pi|times|cdot|div)|\d\s*[*^!]|[*^]\s*\d|√|π", plain)
-    )
+    return bool(_WORKED_OUT.search(plain))
+
+
+def _is_choice(text: str) -> bool:
+    """Several numbers and nothing that makes one of them: math-verify would read the first, or
+    the last, and let the others go."""
+    plain = _plain(text[:_LONGEST]).rpartition("=")[2]
+    numbers = {number.value for number, _ in _numbers(plain)}
+    return len(numbers) > 1 and not _is_expression(plain)

@@ -250,6 +250,15 @@ def forgery_of_the_process() -> None:
         LOOP,
         entry="secret",
     )
+    for name, wait in (("sleeps", "import time; time.sleep(60)"), ("loops", "while True: pass")):
+        attack(
+            "forgery",
+            f"says that it is ready and {name}",
+            f"import os, struct\nm = b'{{\"value\":\"ready\"}}'\nos.write(5, struct.pack('=I', len(m)) + m)\n{wait}",
+            "for n in (3, 4):\n    assert secret(n) == 9137",
+            kinds=("time-out",),
+            timeout_s=0.5,
+        )
     attack(
         "forgery",
         "answers the link with nonsense",
@@ -904,11 +913,34 @@ def time_of_the_tests() -> None:
     attack("resources", "a text of vast length", late.format("10 ** 12"), length, kinds=kinds)
 
 
+def starving() -> None:
+    """Time that a program waits for a processor is not counted: it must not be able to make it
+    wait for ever, at the lowest priority behind children of its own that come and go."""
+    last = """
+import os, signal, time
+def spin():
+    while True:
+        began = time.process_time()
+        while time.process_time() - began < 0.1: pass
+        if os.fork(): os._exit(0)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+try: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+except OSError: pass
+if os.fork() == 0: spin()
+try: os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+except OSError: pass
+while True: pass
+"""
+    attack("resources", "starves itself", last, kinds=("time-out",), timeout_s=0.5)
+    attack("resources", "nice to itself", "import os; os.nice(19)", kinds=("forbidden call",))
+
+
 forgery_of_equality()
 forgery_of_the_process()
 forgery_of_the_tests()
 forgery_of_builtins()
 time_of_the_tests()
+starving()
 resources()
 host()
 parsers()

@@ -93,6 +93,12 @@ REFUSED: dict[str, tuple[int | None, int | None, int]] = {
     "migrate_pages": (256, 238, EPERM),
     "mbind": (237, 235, EPERM),
     "set_mempolicy": (238, 237, EPERM),
+    # A program that puts itself last would wait for a processor, and that wait is not counted.
+    "setpriority": (141, 140, EPERM),
+    "sched_setparam": (142, 118, EPERM),
+    "sched_setscheduler": (144, 119, EPERM),
+    "sched_setaffinity": (203, 122, EPERM),
+    "sched_setattr": (314, 274, EPERM),
     "personality": (135, 92, EPERM),
     "inotify_init1": (294, 26, EACCES),
     "inotify_init": (253, None, EACCES),

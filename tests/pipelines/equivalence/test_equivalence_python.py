@@ -148,6 +148,37 @@ def test_an_endless_q_is_no_equal_and_no_counterexample() -> None:
     assert (verdict.status, verdict.kind) == ("fail", "no outcome")
 
 
+def test_a_q_that_is_slow_is_compared_on_every_input_or_not_taken_for_equal() -> None:
+    """It must not be let through for the few inputs that it had steps for, wherever it is wrong."""
+    slow = q("for i in range(600_000): pass\n    return n if n < 10 ** 6 else 0")
+    verdict = checked(lambda c: c.attack(IDENTITY, slow, "f"), timeout_s=0.5)
+    assert (verdict.status, verdict.kind) == ("fail", "no outcome")
+
+
+def test_a_module_that_does_not_end_is_no_outcome() -> None:
+    endless = "X = 10 ** 10 ** 9\n" + IDENTITY
+    for verdict in (
+        checked(lambda c: c.compiles(endless, "f"), timeout_s=0.5),
+        checked(lambda c: c.diverges(IDENTITY, endless, "f", [1]), timeout_s=0.5),
+    ):
+        assert (verdict.status, verdict.kind) == ("fail", "no outcome")
+
+
+def test_complex_numbers_without_end_are_inputs_too() -> None:
+    same = q("return z + 0", "z: complex) -> complex")
+    differs = q("return 0j if z.imag == float('inf') else z", "z: complex) -> complex")
+    p = q("return z", "z: complex) -> complex")
+    given = f"[{complex(1, float('inf'))!r}]"
+
+    async def body(checker: PythonChecker) -> list[Verdict]:
+        return [
+            await checker.diverges(p, differs, "f", given),
+            await checker.diverges(p, same, "f", given),
+        ]
+
+    assert [verdict.kind for verdict in checked(body)] == ["differ", "same"]
+
+
 def test_programs_are_refused_by_name_before_use() -> None:
     cases = {
         "def f(n: int) -> int:\n    return n": "compiles",

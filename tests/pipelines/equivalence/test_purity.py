@@ -96,3 +96,16 @@ def test_what_is_no_program_says_so() -> None:
     assert parse("") == "there is no program"
     assert "line 1" in str(parse("def f(:"))
     assert "characters" in str(parse("x = 1\n" * 10_000))
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("-" * 150 + "n", "nested more than 100 deep"),
+        ("+".join("n" * 150), "nested more than 100 deep"),
+        ("n + 0x" + "f" * 4000, "integer of 16000 bits"),
+    ],
+)
+def test_what_cannot_be_written_down_again_is_refused(expression: str, why: str) -> None:
+    """Python reads it, and then fails to unparse it or to write its digits."""
+    assert why in str(parse(f"def f(n: int) -> int:\n    return {expression}"))

@@ -66,6 +66,7 @@ def test_what_is_not_wholly_typed_is_refused(text: str, why: str) -> None:
         ("float", "[-inf]", [-math.inf]),
         ("int | None", [None], [None]),
         ("complex", "[1+2j]", [1 + 2j]),
+        ("complex", "[(1-infj)]", [complex(1, -math.inf)]),  # as Python itself writes it
         ("", "[]", []),
     ],
 )
@@ -87,6 +88,8 @@ def test_inputs_are_lists_of_literals(types: str, given: Any, values: list[Any])
         ("list[int]", "[[1, 'a']]"),
         ("tuple[int, int]", "[(1, 2, 3)]"),
         ("int", "[" + "1" * 30_000 + "]"),
+        ("int", [16**4000]),  # whose digits Python does not write
+        ("int", "[1+nan]"),
         ("int", {"a": 1}),
         ("int", "["),
         ("set[int]", "[{[]}]"),

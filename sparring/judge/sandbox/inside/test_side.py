@@ -245,8 +245,9 @@ def check(request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
     side = Side(fds[2], request["entry"], request["shadow"])
     try:
         side._answer(side.link.receive(), [])
-        os.pwrite(fds[1], READY, 0)
+        # Not before the program has also given its names: it may say that it is ready, and be not.
         names = names_of_tests(side, request["reads"], request["binds"])
+        os.pwrite(fds[1], READY, 0)
         before, side.link.mark = side.link.asked, fds[1]
         side.lines = {label: source.splitlines() for label, source in request["parts"]}
         for code in compiled(request):

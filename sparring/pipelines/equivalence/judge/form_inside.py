@@ -63,6 +63,7 @@ def form(value: Any, depth: int = 0) -> list[Any]:
 def read(text: str) -> Any:
     """A literal, as the host writes it; what it may name beside literals is in `plain`."""
     plain = {"nan": float("nan"), "inf": float("inf"), "set": set, "frozenset": frozenset}
+    plain |= {"nanj": complex(0, float("nan")), "infj": complex(0, float("inf"))}
     return eval(text, {"__builtins__": {}, **plain})
 
 

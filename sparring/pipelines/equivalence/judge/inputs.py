@@ -96,6 +96,8 @@ def constants_of(trees: Iterable[ast.Module]) -> Constants:
     by_type: dict[str, dict[str, Any]] = {name: {} for name in _EDGES}
 
     def note(value: Any) -> None:
+        if type(value) is int and value.bit_length() > 1000:
+            return  # a product of two may have more digits than Python writes
         if type(value).__name__ in by_type and len(repr(value)) < 300:
             by_type[type(value).__name__].setdefault(repr(value), value)
 

@@ -102,16 +102,32 @@ def outcome(function: Callable[..., Any], arguments: list[Any], seconds: float) 
         return ["none", type(error).__name__, ""]
 
 
+def loaded(request: dict[str, Any], steps: Steps) -> Callable[..., Any] | None:
+    """The function, or None where its module does not end: `X = 10 ** 10 ** 9` takes for ever."""
+    timer = Timer(request["seconds"])
+    try:
+        with timer:
+            function: Callable[..., Any] = load(
+                request["source"], request["function"], steps.names()
+            )
+        return None if timer.fired else function
+    except TimeUp:
+        return None
+
+
 def work(request: dict[str, Any], first: int, patience: int, progress: int) -> None:
     """Call on every input from `first` on, writing to `progress` how far it has come."""
     function, steps, total = None, Steps(), request["total_steps"]
     for index, (name, text) in enumerate(request["inputs"][first:], first):
-        if function is None or request["fresh"]:
-            function = load(request["source"], request["function"], steps.names())
-        arguments = read(text)
         os.write(progress, struct.pack("ii", index, patience))
         steps.left, began = request["steps"], time.process_time()
-        result = outcome(function, arguments, request["seconds"])
+        if function is None or request["fresh"]:
+            function = loaded(request, steps)
+        steps.left = request["steps"]
+        if function is None:
+            result = ["none", "time-out", ""]
+        else:
+            result = outcome(function, read(text), request["seconds"])
         if steps.left < 0:
             result = ["none", "too many steps", ""]
         sys.stdout.write(json.dumps([name, *result]) + "\n")

@@ -26,6 +26,8 @@ from types import ModuleType
 from sparring.judge.python.names import BUILTINS
 
 MOST_SOURCE = 20_000  # characters
+MOST_DEPTH = 100  # of nested syntax, which is walked here by functions that call themselves
+MOST_BITS = 10_000  # of an integer; Python writes none of more than 4300 digits
 
 
 def _words(text: str) -> frozenset[str]:
@@ -115,10 +117,25 @@ def parse(source: str) -> ast.Module | str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a model's odd escapes are not our user's business
         try:
-            return ast.parse(source)
+            tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None)
             return f"{getattr(error, 'msg', None) or error}" + (f" (line {line})" if line else "")
+    return _unwieldy(tree) or tree
+
+
+def _unwieldy(tree: ast.Module) -> str:
+    """What could not be written down again, level by level."""
+    level: list[ast.AST] = [tree]
+    for _ in range(MOST_DEPTH):
+        for node in level:
+            value = node.value if isinstance(node, ast.Constant) else None
+            if type(value) is int and value.bit_length() > MOST_BITS:
+                return f"it has an integer of {value.bit_length()} bits; the most is {MOST_BITS}"
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return ""
+    return f"it is nested more than {MOST_DEPTH} deep"
 
 
 def impure(tree: ast.Module) -> str:

@@ -23,6 +23,7 @@ _SAME = {
 }
 _ARITY = {"list": 1, "set": 1, "frozenset": 1, "dict": 2}
 _FLOATS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf}
+_IMAGINARY = {"nanj": complex(0, math.nan), "infj": complex(0, math.inf)}
 
 
 class BadSignature(ValueError):
@@ -176,6 +177,10 @@ def read_input(given: Any, signature: Signature) -> list[Any]:
     values = _literal(given) if isinstance(given, str) else given
     if type(values) is tuple:
         values = list(values)
+    try:
+        repr(values)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"the input cannot be written down: {error}") from None
     if type(values) is not list:
         raise BadInput(f"the input is no list of arguments but {type(values).__name__}")
     if not isinstance(given, str) and len(values) == len(signature.types):
@@ -235,6 +240,8 @@ def _value(node: ast.expr) -> Any:
             return value
         case ast.Name(id=name) if name in _FLOATS:
             return _FLOATS[name]
+        case ast.Name(id=name) if name in _IMAGINARY:
+            return _IMAGINARY[name]
         case ast.List(elts=elements):
             return [_value(e) for e in elements]
         case ast.Tuple(elts=elements):
@@ -248,10 +255,10 @@ def _value(node: ast.expr) -> Any:
             return -_number(_value(operand))
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
             return _number(_value(operand))
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=ast.Constant() as right):
-            if type(right.value) is complex:
-                real = _number(_value(left))
-                return real + right.value if isinstance(op, ast.Add) else real - right.value
+        case ast.BinOp(left=left, op=op, right=ast.Constant() | ast.Name() as right):
+            real, imaginary = _number(_value(left)), _value(right)
+            if type(imaginary) is complex and isinstance(op, ast.Add | ast.Sub):
+                return real + imaginary if isinstance(op, ast.Add) else real - imaginary
         case ast.Call(func=ast.Name(id="set"), args=[], keywords=[]):
             return set()
         case ast.Call(func=ast.Name(id="frozenset"), args=args, keywords=[]) if len(args) < 2:
