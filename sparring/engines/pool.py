@@ -286,8 +286,12 @@ class WorkerPool(OwnEngine):
         log.warning("worker %d is gone (%s); replacing it", index, last_line(error))
         task = self._spawn(self._replace(index))
         self._replacing.add(task)
-        task.add_done_callback(self._replacing.discard)
+        task.add_done_callback(self._replaced)
         self._fail(slot, _WorkerDied())
+
+    def _replaced(self, task: asyncio.Task[None]) -> None:
+        self._replacing.discard(task)
+        self._change.set()  # not before: who wakes would see it under way and wait for ever
 
     async def _replace(self, index: int) -> None:
         try:
@@ -301,8 +305,6 @@ class WorkerPool(OwnEngine):
             slot = self._slots[index] = _Slot(worker)
             slot.listener = asyncio.get_running_loop().create_task(self._listen(index, slot))
             self.replaced += 1
-        finally:
-            self._change.set()
 
     async def _share(self) -> None:
         """Give the workers what has changed since they were last given anything. Nothing is being

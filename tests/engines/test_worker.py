@@ -18,7 +18,7 @@ from sparring.core.errors import ConfigError, GameError
 from sparring.core.game import Game, Outcome, opened
 from sparring.core.types import Episode, Request, Task, Turn, Verdict, VoidGame
 from sparring.engines.players import Players
-from sparring.engines.pool import WorkerPool
+from sparring.engines.pool import PoolLost, WorkerPool
 from sparring.engines.published import PublishFailed
 from sparring.engines.worker import Message, Worker, pack_game, portable, unpack_game
 from sparring.run.games import load_game
@@ -103,6 +103,20 @@ def test_a_worker_that_dies_costs_no_episode_and_none_counts_twice() -> None:
     assert sorted(done, key=int) == [job.id for job in jobs]
     assert facts(played) == facts(asyncio.run(with_main().collect(jobs)))
     assert pool.replayed > 0 and pool.replaced == 1
+
+
+def test_games_end_with_the_last_worker_that_cannot_be_replaced() -> None:
+    async def scene() -> None:
+        first, second = FakeActor(make=lambda: Words(0.01)), FakeActor()
+        second.die()
+        pool = pool_of(first, second, workers=1)
+        playing = asyncio.ensure_future(pool.collect(jobs_of("kuhn", 8)))
+        await first.called_for("deliver")
+        first.die()
+        with pytest.raises(PoolLost, match="none could be started again"):
+            await asyncio.wait_for(playing, 10)
+
+    asyncio.run(scene())
 
 
 def test_results_are_kept_until_they_are_acknowledged() -> None:
