@@ -111,7 +111,7 @@ def make_jobs(parts: Parts, iteration: int, batch: int = 0) -> list[Job]:
         if batch:  # any position: the iterations' first batches take all tasks in turn
             index = derive(of_group, "replacement")
         own_task = None if given else game.task(of_group)
-        met = parts.opponents.seating(game.seats, index, derive(of_group, "seating"))
+        met = parts.opponents.seating(game.seats, index, derive(of_group, "seating"), learning)
         seating = {
             seat: (player in STRONG and program_of(game, player)) or player
             for seat, player in met.items()

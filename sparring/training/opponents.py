@@ -5,7 +5,7 @@ that mixtures are computed from."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,14 +54,17 @@ class Opponents:
         self.results: list[Result] = []  # of members against each other
         self._mixtures: dict[object, list[float]] = {}
 
-    def seating(self, seats: Sequence[str], index: int, seed: int) -> dict[str, str]:
+    def seating(
+        self, seats: Sequence[str], index: int, seed: int, learning: Collection[str] = ()
+    ) -> dict[str, str]:
         """Who plays where in the games of one group. The learner changes seats from one index to
-        the next."""
+        the next, among those that learn: against an opponent in each of them nothing is learned."""
         own = self.own(seats)
         rng = random.Random(seed)
         if self.config.kind == "self" or rng.random() >= self.config.share:
             return own
-        keeps = seats[index % len(seats)]
+        kept = [seat for seat in seats if seat in learning] or seats
+        keeps = kept[index % len(kept)]
         seating = {keeps: own[keeps]}
         chosen: dict[str, str] = {}  # one opponent of each league that other seats belong to
         for seat in seats:

@@ -68,6 +68,12 @@ def test_players_of_the_recipe_keep_their_seats():
     assert set(kinds) == {("alice", "bob"), ("alice", "random"), ("random", "bob")}
 
 
+def test_only_a_seat_that_learns_is_kept_from_the_opponents():
+    opponents = make({"o": "base"}, kind="random", share=1.0)
+    found = [opponents.seating(SEATS, i, i, frozenset("x")) for i in range(4)]
+    assert found == [{"x": "main", "o": "random"}] * 4
+
+
 def test_a_league_without_members_is_oneself():
     assert all(set(s.values()) == {"main"} for s in seatings(make(kind="league", share=1.0), 50))
 
