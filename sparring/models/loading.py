@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 from importlib import metadata, util
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,23 @@ def load_model(
             f"no model {name!r} could be loaded ({nearest(name, BUILT_IN)}): "
             f"{str(error).splitlines()[0]} {VALID}"
         ) from error
+    need_cache(model, name)
     settle_end(model, tokenizer, name)
     settle_template(tokenizer, template, name)
     return model.to(device), tokenizer
+
+
+def need_cache(model: Any, name: str) -> None:
+    """Replies are drawn with what `past_key_values` keeps of each row. A model that keeps it in an
+    argument of another name (Mamba, RWKV) would see nothing but the last token, without an error;
+    one that keeps it in its modules (RecurrentGemma) would go on with another row's."""
+    kind = model.config.model_type
+    if "past_key_values" in signature(model.forward).parameters and kind != "recurrent_gemma":
+        return
+    raise ConfigError(
+        f"{name} is a {kind} model, which keeps what it has read elsewhere than in transformers' "
+        "`past_key_values`, so that nothing can be drawn from it here; choose another model"
+    )
 
 
 def settle_end(model: Any, tokenizer: Any, name: str) -> None:

@@ -5,6 +5,7 @@ from importlib import metadata, util
 
 import pytest
 import torch
+import transformers
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling
@@ -58,6 +59,23 @@ def test_a_model_that_is_not_there_is_named_with_what_would_do(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelMissing, match=r"no model '.*empty' .* A policy is `nano`"):
         load_model(str(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("Mamba", {"state_size": 4}),
+        ("Rwkv", {"attention_hidden_size": 16}),
+        ("RecurrentGemma", {"num_attention_heads": 2, "lru_width": 16}),
+    ],
+)
+def test_a_model_that_keeps_no_past_key_values_is_refused(tmp_path, kind, options):
+    shape = {"vocab_size": 261, "hidden_size": 16, "num_hidden_layers": 2, "eos_token_id": 1}
+    config = getattr(transformers, f"{kind}Config")(**shape, **options)
+    getattr(transformers, f"{kind}ForCausalLM")(config).save_pretrained(tmp_path)
+    nano_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"keeps what it has read elsewhere than in"):
+        load_model(str(tmp_path))
 
 
 def smollm2_missing() -> str | None:
