@@ -273,7 +273,11 @@ def test_the_waits_of_games_refused_together_differ(
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"), [("2.5", 2.5), ("", 0), ("soon", 0), ("-3", 0), ("nan", 0)]
+    ("header", "seconds"),
+    [
+        *[("2.5", 2.5), ("", 0), ("soon", 0), ("-3", 0), ("nan", 0)],
+        ("Mon, 01 Jan 99999999999 00:00:00 GMT", 0),
+    ],
 )
 def test_a_wait_in_a_header(header: str, seconds: float) -> None:
     assert retry_after(header) == seconds
