@@ -153,6 +153,8 @@ async def _outcome(job: Job, table: Table) -> Outcome:
     elif unknown := outcome.rewards.keys() - set(job.game.seats):
         word = min(unknown)
         wrong = f"it rewards a seat {word!r}; {nearest(word, job.game.seats)}"
+    elif outcome.void is None and (left := set(job.game.seats) - outcome.rewards.keys()):
+        wrong = f"it gives the seat {min(left)!r} no reward; every seat has one, if only 0"
     else:
         return outcome
     code = type(job.game).play.__code__
