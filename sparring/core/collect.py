@@ -153,12 +153,17 @@ async def _outcome(job: Job, table: Table) -> Outcome:
     elif unknown := outcome.rewards.keys() - set(job.game.seats):
         word = min(unknown)
         wrong = f"it rewards a seat {word!r}; {nearest(word, job.game.seats)}"
-    elif outcome.void is None and (left := set(job.game.seats) - outcome.rewards.keys()):
-        wrong = f"it gives the seat {min(left)!r} no reward; every seat has one, if only 0"
+    elif outcome.void is None and (left := _played(job, table) - outcome.rewards.keys()):
+        wrong = f"it gives the seat {min(left)!r} no reward; whoever was asked has one, if only 0"
     else:
         return outcome
     code = type(job.game).play.__code__
     raise GameError(f"{job.name} ({code.co_filename}:{code.co_firstlineno}): {wrong}")
+
+
+def _played(job: Job, table: Table) -> set[str]:
+    """The seats that were asked; all of them in a zero-sum game, where each reward is another's."""
+    return set(job.game.seats) if job.game.zero_sum else {turn.seat for turn in table.turns}
 
 
 def _line_in(game: Game, error: BaseException) -> str | None:

@@ -39,7 +39,11 @@ def played(path: Path, body: str) -> None:
         ("await table['left'].act('?')", 7, "play returned None; it has to return an Outcome"),
         ("return 1.0", 7, "play returned 1.0"),
         ("return Outcome(up=1)", 7, "it rewards a seat 'up'; there are: left, right"),
-        ("return Outcome(left=1)", 7, "it gives the seat 'right' no reward; every seat has one"),
+        (
+            "await table['right'].act('?')\nreturn Outcome(left=1)",
+            7,
+            "it gives the seat 'right' no reward; whoever was asked has one",
+        ),
         ("return Outcome(left=float('nan'))", 8, "the reward of 'left' is nan; it has to be"),
         ("\nturn = table['left'].act('?')\nturn.text", 10, "is an `await` missing before what"),
         ("await table['left'].act('?', max_token=3)", 8, "did you mean 'max_tokens'?"),
