@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 async def evaluate_held_out(
     config: Config, games: Mapping[str, Game], engine: OwnEngine
 ) -> dict[str, float]:
-    """`eval/GAME/held_out/…`: rewards and what the game sums up; `eval/score`, where it has one,
-    of games that are sampled as in training."""
+    """`eval/GAME/held_out/…`: rewards and what the game sums up; `eval/score`, the mean over games
+    that have one, of games that are sampled as in training. Without one of them, since all that was
+    played is void, the mean would be another number."""
     metrics: dict[str, float] = {}
+    scores: list[float] = []
+    unfair = False
     if not config.tasks.holdout or not config.evaluate.games:
         return metrics
     heat = config.evaluate.temperature
@@ -35,9 +38,9 @@ async def evaluate_held_out(
             if score is not None and heat != config.sampling.temperature:
                 fair = await play_held_out(config, name, game, engine, as_trained(config))
                 score = game.score(fair) if fair else None
-            if score is not None:
-                metrics["eval/score"] = score
-    return metrics
+            unfair |= not fair and type(game).score is not Game.score
+            scores += [] if score is None else [score]
+    return metrics | ({"eval/score": fmean(scores)} if scores and not unfair else {})
 
 
 async def play_held_out(
@@ -69,6 +72,7 @@ async def play_held_out(
 def _numbers(game: Game, episodes: list[Episode]) -> dict[str, float]:
     if not episodes:
         return {}
-    seats = {seat: fmean(e.rewards[seat] for e in episodes) for seat in game.seats}
+    earned = {seat: [e.rewards[seat] for e in episodes if seat in e.rewards] for seat in game.seats}
+    seats = {f"reward/{seat}": fmean(rewards) for seat, rewards in earned.items() if rewards}
     plain = {key.partition("/")[2] or key: value for key, value in game.summary(episodes).items()}
-    return {"games": float(len(episodes)), **{f"reward/{s}": r for s, r in seats.items()}, **plain}
+    return {"games": float(len(episodes)), **seats, **plain}

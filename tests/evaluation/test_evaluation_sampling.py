@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -138,6 +138,29 @@ def test_held_out_tasks_rank_by_sampled_games_too(tmp_path: Path) -> None:
     assert metrics["eval/score"] == 8  # scored after the sampled games
 
 
+@pytest.mark.parametrize("void", [False, True])
+def test_the_score_of_several_games_is_their_mean(tmp_path: Path, void: bool) -> None:
+    (tmp_path / "tasks.jsonl").write_text("\n".join(f'{{"id": "{i}"}}' for i in range(4)))
+    source = {"source": str(tmp_path / "tasks.jsonl"), "holdout": 0.5}
+    config, engine = make_config({**LONG, "tasks": source}), Listening()
+    engine.outside = None  # type: ignore[attr-defined]
+
+    @dataclass
+    class Scored(Asking):
+        problems = "tasks"
+        worth: float = 0.0
+
+        async def play(self, task: Any, table: Any) -> Any:
+            return Outcome(void="cannot be judged") if void and self.worth else Outcome(a=0.0)
+
+        def score(self, episodes: Sequence[Episode]) -> float:
+            return self.worth
+
+    games: dict[str, Game] = {"one": Scored(1.0), "other": Scored(0.0)}
+    metrics = asyncio.run(evaluate_held_out(config, games, engine))  # type: ignore[arg-type]
+    assert metrics.get("eval/score") == (None if void else 0.5)
+
+
 class Asking(Game):
     seats = ("a",)
 
@@ -221,3 +244,5 @@ def test_a_summary_keeps_its_names_with_and_without_a_group() -> None:
     episode = Episode("e", "summed", Task("t"), 0, rewards={"main": 0.5})
     numbers = _numbers(Summed(), [episode])
     assert numbers == {"games": 1, "reward/main": 0.5, "plain": 1, "other": 2, "named": 3}
+    unasked = Episode("e", "summed", Task("t"), 0)  # a seat that a game's options leave out
+    assert "reward/main" not in _numbers(Summed(), [unasked])
