@@ -32,7 +32,7 @@ from sparring.core.types import (
     derive,
 )
 from sparring.credit.samples import join
-from sparring.models.chat import Chat
+from sparring.models.chat import RAW, Chat
 from sparring.models.template import settle_template
 from sparring.run.games import load_game
 from sparring.training.instances import AGENT
@@ -104,11 +104,14 @@ class GameLoop(AgentLoopBase):
             sampling_params={**given, **params_of(request.sampling)},
         )
         served.append((time.perf_counter() - started, output))
+        raw = request.messages[0]["role"] == RAW
+        thoughts, text = self.chat.split(list(output.token_ids), whole=raw)
         return Turn(
             seat=request.seat,
             policy=request.policy,
             prompt=request.messages[-1]["content"],
-            text=self.chat.decode(output.token_ids),
+            text=text,
+            thoughts=thoughts,
             prompt_ids=prompt_ids,
             token_ids=list(output.token_ids),
             logprobs=list(output.log_probs or [0.0] * len(output.token_ids)),

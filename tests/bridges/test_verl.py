@@ -60,8 +60,9 @@ def config(exported: Path) -> Any:
 class Server:
     """What verl's rollout servers are to an agent loop: ids in, ids and logprobs out."""
 
-    def __init__(self, *said: str, steps: tuple[int, ...] = ()) -> None:
+    def __init__(self, *said: str, steps: tuple[int, ...] = (), tokenizer: Any = None) -> None:
         self.said, self.asked, self.steps = said, list[dict[str, Any]](), steps
+        self.tokenizer = tokenizer or nano_tokenizer()
 
     async def generate(
         self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
@@ -69,7 +70,7 @@ class Server:
         self.asked.append({"id": request_id, "prompt": prompt_ids, **sampling_params})
         await asyncio.sleep(0)
         turn = sum(a["id"].split("-")[0] == request_id.split("-")[0] for a in self.asked) - 1
-        ids = nano_tokenizer().encode(self.said[turn % len(self.said)], add_special_tokens=False)
+        ids = self.tokenizer.encode(self.said[turn % len(self.said)], add_special_tokens=False)
         step = self.steps[turn] if self.steps else None  # as verl's client puts it there
         return TokenOutput(
             token_ids=ids,
@@ -145,7 +146,7 @@ def run_loop(config: Any, server: Server, row: dict[str, Any]) -> Any:
     loop = GameLoop(
         trainer_config=DictConfigWrap(config),
         server_manager=server,
-        tokenizer=nano_tokenizer(),
+        tokenizer=server.tokenizer,
         processor=None,
         dataset_cls=RLHFDataset,
         data_config=DictConfigWrap(config.data),
@@ -199,6 +200,20 @@ def test_any_game_is_played_with_each_seats_own_reward(config: Any) -> None:
     first, second = asyncio.run(one("first")), asyncio.run(one("second"))
     assert (first.reward_score, second.reward_score) == (1.0, -1.0)
     assert first.response_ids == nano_tokenizer().encode("b", add_special_tokens=False)
+
+
+def test_thoughts_are_no_part_of_what_a_game_reads(config: Any) -> None:
+    tokenizer = nano_tokenizer()
+    tokenizer.add_tokens(["<think>", "</think>"])
+    tokenizer.chat_template += "{# </think> #}"
+
+    async def one() -> Any:
+        server = Server("<think>bet?</think>b", "<think>no</think>p", tokenizer=tokenizer)
+        return await run_loop(config, server, row_of("kuhn", "first", style="terse"))
+
+    output = asyncio.run(one())
+    assert output.reward_score == 1.0  # a bet and a fold: nobody forfeited
+    assert len(output.response_ids) == len(output.response_mask) == 1 + 4 + 1 + 1
 
 
 def test_a_seat_that_was_never_asked_learns_nothing(config: Any) -> None:
