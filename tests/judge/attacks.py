@@ -911,6 +911,20 @@ def time_of_the_tests() -> None:
     attack("resources", "a product of vast numbers", late.format("3 ** 40_000"), product)
     length = ["assert 'a' * secret(3) == 'b'"]
     attack("resources", "a text of vast length", late.format("10 ** 12"), length, kinds=kinds)
+    inside = ["assert 'a' in secret(3)"]
+    attack("resources", "a range to search", late.format("range(10 ** 9)"), inside, kinds=kinds)
+    keyed = ["assert sorted(secret(3), key=sum) == []"]
+    attack("resources", "ranges to sort by sum", late.format("[range(10**9)]"), keyed, kinds=kinds)
+    form = "def secret(n): return bytearray(b'%2000000000d')"
+    attack("resources", "a form to fill in", form, ["assert secret(3) % 7 == 1"], kinds=kinds)
+    fraction = """
+from fractions import Fraction
+def secret(n):
+    half = Fraction(1, 2)
+    half._numerator, half._denominator = 3 ** 600_000, 7 ** 340_000
+    return half
+"""
+    attack("resources", "a fraction to reduce", fraction, kinds=("time-out",), timeout_s=0.5)
 
 
 def starving() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import time
+from collections import deque
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -63,7 +65,13 @@ COLLIDING = [n * (2**61 - 1) for n in range(50_000)]
         ("f() ** 10 ** 9", 9), ("9 ** f()", 10**9), ("f() * 10 ** 9", "abc"),
         ("f() * f()", 1 << 10**6),
         ("sum(f())", range(10**15)), ("len(list(f()))", range(10**30)), ("range(f())[5]", 10**12),
-        ("bytes(f())", 10**12), ("f() % 5", "%1000000000d"),
+        ("bytes(f())", 10**12), ("f() % 5", "%1000000000d"), ("f() % 5", bytearray(b"%99999999d")),
+        ("f() * 10 ** 9", deque([1])), ("f() * 10 ** 9", bytearray(b"a")),
+        ("sum(f(), [])", [[1]] * 50_000), ("sum(f(), start=[])", [[1]] * 50_000),
+        ("sorted(f(), key=sum)", [[Fraction(1, n) for n in range(1, 5000)]]),
+        ("2 ** f()", Fraction(10**9)), ("f() ** 10 ** 9", Fraction(3)),
+        ("round(5, f())", -(10**9)), ("math.gcd(f(), f())", 3**200_000),
+        ("divmod(f(), f())", 3**200_000),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )  # fmt: skip
@@ -78,6 +86,14 @@ def test_nothing_takes_long(test: str, value: Any) -> None:
 def test_equal_keys_are_no_attack() -> None:
     assert answer("set(f()[0:]) == {1, 2}", [1, 2] * 5000)
     assert answer("len(set(f()[0:])) == 9000", list(range(9000)))
+    points = [(x, y) for x in range(-50, 50) for y in range(-50, 50)]  # hash(-1) is hash(-2)
+    assert answer("len(set(f()[0:])) == 10000", points)
+
+
+def test_long_ranges_of_the_tests_own() -> None:
+    assert answer("f() in range(10 ** 6)", 3)
+    with pytest.raises(TooMuch):
+        answer("f() in range(10 ** 30)", 3)
 
 
 def test_only_known_names_are_reached() -> None:

@@ -9,23 +9,35 @@ from __future__ import annotations
 import ast
 import math
 import operator
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from sparring.judge.sandbox.inside import wire
+from sparring.judge.sandbox.inside.wire import BITS, TooMuch
 
-BITS = 20_000  # larger numbers are compared, never calculated with
 ITEMS = 2_000_000
+NUMBERS = {int, float, bool, complex}
+REPEATED = (str, bytes, bytearray, list, tuple, deque)
+
+
+def _sum(items: Any, /, start: Any = 0) -> Any:
+    """Of numbers only: every part of a sum of lists or of fractions is as long as all before it."""
+    items = items if isinstance(items, list | tuple | range) else list(items)
+    if not isinstance(items, range) and not {*map(type, items), type(start)} <= NUMBERS:
+        raise TooMuch("a sum of what are no numbers")
+    return sum(items, start)
+
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (
         abs, all, any, bool, bytes, complex, dict, divmod, float, frozenset, int, isinstance, len,
-        list, max, min, round, set, sorted, str, sum, tuple, type, range, reversed, enumerate, zip,
+        list, max, min, round, set, sorted, str, tuple, type, range, reversed, enumerate, zip,
         repr, ord, chr, issubclass, bytearray,
     )
-}  # fmt: skip
+} | {"sum": _sum}  # fmt: skip
 TYPES = {
     "NoneType": type(None), "object": object,
     **{t.__name__: t for t in (bool, int, float, complex, str, bytes, list, tuple, dict, set,
@@ -68,10 +80,6 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-class TooMuch(Exception):
-    """A value or a sum too large to work out here; a jail with limits on time and memory can."""
-
-
 class Hostile(Exception):
     """A value that makes any operation on it take long."""
 
@@ -110,12 +118,17 @@ def fold(node: ast.expr) -> ast.expr:
 def _call(node: ast.Call, values: list[Any]) -> Any:
     args = [evaluate(arg, values) for arg in node.args]
     named = {k.arg or "": evaluate(k.value, values) for k in node.keywords}
-    for arg in args:
+    for arg in (*args, *named.values()):
         _bounded(arg)
+        _small(arg)
     if isinstance(node.func, ast.Name):
         function = FUNCTIONS[node.func.id]
-        if function is range and len(range(*args)) > ITEMS:
-            raise TooMuch("a range of that length")
+        if function is range:
+            _bounded(range(*args))
+        if function is round and any(
+            type(n) is int and abs(n) > BITS for n in (*args[1:], *named.values())
+        ):
+            raise TooMuch("rounding to that many digits")
         if function in (bytes, bytearray) and args and type(args[0]) is int and args[0] > ITEMS:
             raise TooMuch("bytes of that length")
         if function in (set, frozenset) and args:
@@ -152,8 +165,7 @@ def _sparse(value: Any) -> None:
     a hash by right, so different ones are counted, by what they look like."""
     if not isinstance(value, list | tuple) or len(value) <= wire.COLLISIONS:
         return
-    hashes, looks = len(set(map(hash, value))), len(set(map(repr, value)))
-    if looks - hashes > wire.COLLISIONS:
+    if wire.collide({repr(item): hash(item) for item in value}.values()):
         raise Hostile("the keys were made to collide")
 
 
@@ -168,13 +180,15 @@ def _binary(node: ast.BinOp, values: list[Any]) -> Any:
     _small(right)
     if isinstance(node.op, ast.Mult):
         for one, other in ((left, right), (right, left)):
-            repeats = isinstance(one, str | bytes | list | tuple) and type(other) is int
+            repeats = isinstance(one, REPEATED) and type(other) is int
             if repeats and len(one) * other > ITEMS:
                 raise TooMuch("a sequence of that length")
     whole = type(left) is int and type(right) is int
     if isinstance(node.op, ast.Pow) and whole and left.bit_length() * right > BITS:
         raise TooMuch("a power of that size")
-    if isinstance(node.op, ast.Mod) and isinstance(left, str | bytes):
+    if isinstance(node.op, ast.Pow) and {type(left), type(right)} - NUMBERS:
+        raise TooMuch("a power of a fraction")  # or by one: 2 ** Fraction(10 ** 9, 1)
+    if isinstance(node.op, ast.Mod) and isinstance(left, str | bytes | bytearray):
         raise TooMuch("formatting")
     return BINARY[type(node.op)](left, right)
 

@@ -174,10 +174,12 @@ def rule(plan: Plan, done: Execution) -> Verdict | None:
         for item in sent if type(sent) is list else []:
             if type(item) is list and item[:1] == ["?"]:
                 return None
-            value = wire.decode(item)
+            value = wire.decode(item, wire.outside)
             if isinstance(value, wire.Array):
                 return None
             values.append(value)
+    except TooMuch:
+        return None
     except (wire.WireError, RecursionError) as error:
         return Verdict(
             "fail", "exception", f"the program's value is not data: {error}", done.seconds
