@@ -109,7 +109,8 @@ def keys() -> str:
 
 
 def recipes() -> str:
-    from sparring.run.config import load_recipe, recipe_files
+    from sparring.run.config import load_recipe
+    from sparring.run.recipes import recipe_files
 
     lines = ["# Recipes", ""]
     for name, file in recipe_files().items():

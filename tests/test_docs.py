@@ -17,8 +17,9 @@ from sparring.core.game import Game, opened
 from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Episode, Request
 from sparring.judge.sandbox import probe
-from sparring.run.config import load_recipe, recipe_names
+from sparring.run.config import load_recipe
 from sparring.run.games import load_game
+from sparring.run.recipes import recipe_names
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -161,7 +162,7 @@ def test_every_command_of_a_page_exists(page: Path) -> None:
 def check_training(page: Path, words: list[str]) -> None:
     """The recipe exists, and its overrides are keys of a config; capitals stand for anything."""
     recipe = words[0]
-    if recipe.isupper() or recipe.endswith(".yaml"):
+    if recipe.isupper() or recipe.endswith(".yaml") or ".py:" in recipe:
         return
     known = recipe.partition(":")[0] in recipe_names()  # `openspiel:GAME` is a recipe with a game
     assert known, f"{page.name}: there is no recipe {recipe}"

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from test_bad_input import SMALL, sparring
 
 from sparring.cli.app import app
-from sparring.run.config import Config, load_recipe, recipe_names
+from sparring.run.config import Config, load_recipe
 from sparring.run.games import game_class, option_types
+from sparring.run.recipes import recipe_names
 from sparring.run.rundir import RunDir
 from sparring.run.sections import Section
 

@@ -11,8 +11,9 @@ from browser import assert_tables_align
 from lives import sparring
 from test_bad_input import refused
 
-from sparring.run.config import load_recipe, recipe_files, recipe_names
+from sparring.run.config import load_recipe
 from sparring.run.machine import detect, settle
+from sparring.run.recipes import recipe_files, recipe_names
 from sparring.run.rundir import RunDir, read_lines
 
 GAMES = {
@@ -91,3 +92,15 @@ def test_every_recipe_has_its_keys_at_the_top_and_says_what_it_is(name: str) -> 
     assert list(small.games) == list(config.games)  # shrunk, whole
     for section in ("credit", "learn"):
         assert getattr(small, section) == getattr(config, section)
+
+
+def test_a_game_of_ones_own_can_be_named_in_a_recipes_place(tmp_path: Path) -> None:
+    (tmp_path / "coin.py").write_text(
+        "from sparring import Game, Outcome\n\n\nclass Coin(Game):\n    seats = ('a',)\n\n"
+        "    async def play(self, task, table):\n"
+        "        return Outcome(a=(await table['a'].act('?')).text == '1')\n"
+    )
+    life = sparring("train", "coin.py:Coin", "--smoke", "sampling.max_tokens=1", cwd=tmp_path)
+    assert life.code == 0, life.err
+    assert (tmp_path / "runs" / "Coin-smoke" / "report.html").exists()
+    assert "no 'Head' to take the game" in sparring("train", "coin.py:Head", cwd=tmp_path).err

@@ -76,7 +76,7 @@ def one_process(
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a YAML file.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe's name, a YAML file, or FILE.py:CLASS.")],
     overrides: Overrides = None,
     run: Annotated[
         Path | None, typer.Option(help="The run's folder; runs/RECIPE otherwise.")
@@ -235,7 +235,7 @@ def report(run: Annotated[Path, typer.Argument(help="The run's folder.")]) -> No
 @app.command()
 def recipes(as_json: AsJson = False) -> None:
     """List the recipes."""
-    from sparring.run.config import recipe_files
+    from sparring.run.recipes import recipe_files
 
     say({name: first_sentence(file.read_text()) for name, file in recipe_files().items()}, as_json)
 

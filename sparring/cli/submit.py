@@ -11,7 +11,7 @@ from sparring.cli.arguments import Overrides
 
 
 def submit(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name, or a YAML file.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe's name, a YAML file, or FILE.py:CLASS.")],
     overrides: Overrides = None,
     nodes: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 1,
     gpus: Annotated[int, typer.Option(min=0, help="GPUs per node.")] = 0,

@@ -4,7 +4,6 @@ refused with the nearest known one named."""
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -15,10 +14,11 @@ from pydantic import AfterValidator, Field, ValidationError, create_model
 
 from sparring.core.errors import ConfigError, nearest
 from sparring.core.game import Remote
-from sparring.core.plugin import Kind, bridges, load, load_all, names, plugins
+from sparring.core.plugin import Kind, load, load_all, names, plugins
 from sparring.run.games import make_games
 from sparring.run.learning import LearnConfig
 from sparring.run.players import check_imitated, check_players, take_population
+from sparring.run.recipes import read_recipe
 from sparring.run.schedule import steps_of
 from sparring.run.sections import CollectConfig, RayConfig, Section, TasksConfig
 from sparring.run.servers import ServerConfig, VllmConfig, check_server
@@ -26,7 +26,6 @@ from sparring.run.template import read_template
 from sparring.run.yaml_values import (
     from_environment,
     from_plugin_variables,
-    load_yaml,
     parse_yaml,
     set_key,
 )
@@ -257,37 +256,13 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(name)
 
 
-def recipe_files() -> dict[str, Path]:
-    """The recipes of all plug-ins by name."""
-    files = [file for p in plugins() for file in p.folder(p.recipes).glob("*.yaml")]
-    return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
-
-
-def recipe_names() -> list[str]:
-    return list(recipe_files())
-
-
 def load_recipe(name: str, overrides: Iterable[str] = (), *, smoke: bool = False) -> Config:
-    """The config of a recipe's name or a YAML file, with `key=value` overrides applied."""
-    prefix = name.partition(":")[0]
-    bridged = prefix != name and prefix in bridges()  # that bridge's recipe, with this game
-    known = recipe_files().get(prefix if bridged else name)
-    path = Path(name) if name.endswith((".yaml", ".yml")) else known
-    if path is None or not path.exists():
-        raise ConfigError(f"there is no recipe {name!r}; {nearest(name, recipe_names())}")
-    try:
-        data = load_yaml(path.read_text()) or {}
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path.name} cannot be read as YAML: {error}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path.name} holds no keys and values")
-    data = {"recipe": path.stem, **data}
-    if bridged:
-        data["games"] = {name: next(iter(data["games"].values()))}
-        data["recipe"] = re.sub(r"[^\w.-]+", "-", name).strip("-")
+    """The config of a recipe's name, a YAML file or a game's `file.py:Class`, with `key=value`
+    overrides applied."""
+    data = read_recipe(name)
     for translation in load_all("translations"):
         if instead := translation(data):
-            raise ConfigError(f"{path.name} cannot be used: {instead}")
+            raise ConfigError(f"{Path(name).name} cannot be used: {instead}")
     smoke_keys = data.pop("smoke", None) or {}
     if smoke:
         for key, value in {**SMOKE, **smoke_keys}.items():

@@ -21,7 +21,7 @@ from sparring.cli import app
 from sparring.cli.console import show_evaluation
 from sparring.cli.doctor import Finding, packages
 from sparring.core.errors import ConfigError
-from sparring.run.config import recipe_names
+from sparring.run.recipes import recipe_names
 
 
 @pytest.fixture(scope="module")

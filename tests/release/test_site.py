@@ -9,7 +9,8 @@ import pytest
 from typer.main import get_command
 
 from sparring.cli.app import app
-from sparring.run.config import config_class, recipe_names
+from sparring.run.config import config_class
+from sparring.run.recipes import recipe_names
 
 ROOT = Path(__file__).parents[2]
 pytest.importorskip("material", reason="mkdocs-material is not installed: pip install -e '.[docs]'")
