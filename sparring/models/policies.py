@@ -308,8 +308,10 @@ class LoraPolicies(Policies):
 
 
 def slot_name(name: str) -> str:
-    """peft keeps adapters in module dicts, whose keys may hold no dot."""
-    return name.replace(".", "_")
+    """peft keeps adapters in module dicts, whose keys may hold no dot, nor be a name of the dict's
+    own (`train`, `type`); one that is a name of the model's (`norm`) would take its weights along.
+    """
+    return f"policy_{name.replace('.', '_')}"
 
 
 def load_policies(name: str, config: LearnConfig, *, seed: int = 0, **options: Any) -> Policies:

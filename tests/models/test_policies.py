@@ -5,7 +5,7 @@ import torch
 from peft import set_peft_model_state_dict
 
 from sparring.models.loading import load_model
-from sparring.models.policies import LoraPolicies, load_policies
+from sparring.models.policies import LoraPolicies, load_policies, slot_name
 from sparring.run.config import LearnConfig
 
 IDS = torch.tensor([[3, 60, 70, 80]])
@@ -52,6 +52,14 @@ def test_a_dot_in_a_name_is_fine(policies):
     policies.add("run.1@20", "main")
     assert torch.equal(logits(policies, "run.1@20"), logits(policies, "main"))
     assert policies.parameters("run.1@20").keys() == policies.parameters("main").keys()
+
+
+@pytest.mark.parametrize("name", ["norm", "base_layer", "train"])
+def test_a_name_that_the_model_has_a_part_of_is_fine(make_policies, name):
+    policies = make_policies("lora")
+    policies.add("other")
+    policies.add(name)
+    assert set(policies.parameters(name)) == set(policies.parameters("other"))
 
 
 def test_state_and_load_round_trip(policies):
@@ -117,7 +125,7 @@ def test_an_adapter_travels_in_pefts_own_names(make_policies):
     config, state = ours.adapter("main")
     assert config.r == 4
     theirs.add("main")
-    set_peft_model_state_dict(theirs._peft, state, adapter_name="main")
+    set_peft_model_state_dict(theirs._peft, state, adapter_name=slot_name("main"))
     torch.testing.assert_close(logits(theirs, "main"), logits(ours, "main"))
 
 
