@@ -192,6 +192,12 @@ def forgery_of_the_process() -> None:
         "def secret(n): raise StopIteration",
         "assert all(secret(n) == n * 99 for n in [3, 4])",
     )
+    attack(
+        "forgery",
+        "stop iteration ends the cases",
+        "def secret(n): raise StopIteration",
+        "assert all(a == b for a, b in zip(map(secret, [3, 4]), [297, 396]))",
+    )
     attack("forgery", "generator exit", "def secret(n): raise GeneratorExit", LOOP, entry="secret")
     attack(
         "forgery",

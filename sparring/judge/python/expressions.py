@@ -143,6 +143,8 @@ def _call(node: ast.Call, values: list[Any]) -> Any:
         return MODULES[owner.id][node.func.attr](*args, **named)
     target = evaluate(owner, values)
     if node.func.attr not in METHODS.get(type(target), ()):
+        if hasattr(target, node.func.attr):  # a Counter's items(), say
+            raise TooMuch(f"{node.func.attr}() of a {type(target).__name__}")
         raise AttributeError(f"{type(target).__name__!r} has no {node.func.attr!r} here")
     if type(target) is set:
         for arg in args:

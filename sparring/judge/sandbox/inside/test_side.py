@@ -56,6 +56,7 @@ class Side:
         self.entry = entry
         self.fault: dict[str, Any] | None = None  # the last thing the program raised
         self.lines: dict[str, list[str]] = {}  # of each part of the tests, by its label
+        self.stops = False  # whether the tests know of StopIteration
 
     # what the program may ask of the tests
 
@@ -124,7 +125,13 @@ class Side:
         message = {"op": what, "args": ["l", *map(self.encode, args)]}
         if kwargs:
             message["kwargs"] = self.encode(kwargs)
-        return self._answer(self.link.ask(message), list(args))
+        try:
+            return self._answer(self.link.ask(message), list(args))
+        except (StopIteration, StopAsyncIteration) as error:
+            if what == "next" or self.stops:
+                raise
+            # zip(map(f, cases), expected) would take it for the end of the cases.
+            raise RuntimeError(f"the program raised {type(error).__name__}") from error
 
     def _answer(self, answer: dict[str, Any], args: list[Any]) -> Any:
         try:
@@ -191,7 +198,7 @@ def restore(old: Any, new: Any) -> None:
     """Make the tests' own object what the program made of its copy, keeping identities."""
     if type(old) is list and type(new) is list:
         old[:] = [_kept(o, n) for o, n in zip(old, new, strict=False)] + new[len(old) :]
-    elif type(old) is dict and type(new) is dict:
+    elif type(old) is type(new) and isinstance(old, dict):
         merged = {k: _kept(old.get(k), v) for k, v in new.items()}
         old.clear()
         old.update(merged)
@@ -250,6 +257,7 @@ def check(request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         os.pwrite(fds[1], READY, 0)
         before, side.link.mark = side.link.asked, fds[1]
         side.lines = {label: source.splitlines() for label, source in request["parts"]}
+        side.stops = any("Iteration" in source for _, source in request["parts"])
         for code in compiled(request):
             exec(code, names)
         if request["check"]:

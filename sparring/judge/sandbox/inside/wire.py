@@ -55,6 +55,8 @@ def encode(value: Any, handle: Handle = _refuse, depth: int = 0) -> Any:
     tag = MAPPINGS.get(kind)
     if tag is not None:
         flat: list[Any] = [tag]
+        if kind is collections.defaultdict:
+            flat.append(encode(value.default_factory, handle, depth + 1))
         for key, item in value.items():
             flat.append(encode(key, handle, depth + 1))
             flat.append(encode(item, handle, depth + 1))
@@ -139,9 +141,9 @@ def encode_content(value: Any, depth: int = 0) -> Any:
 SEQUENCES: dict[type, str] = {list: "l", tuple: "t", set: "s", frozenset: "z"}
 MAPPINGS: dict[type, str] = {
     dict: "d",
+    collections.defaultdict: "D",
     collections.OrderedDict: "o",
     collections.Counter: "C",
-    collections.defaultdict: "d",
 }
 CONTENT: dict[type, Callable[[Any], Any]] = {
     bool: lambda v: v,
@@ -312,6 +314,7 @@ READERS: dict[str, Callable[[list[Any], Resolve], Any]] = {
     "s": lambda d, r: set(hashable(_items(d, r))),
     "z": lambda d, r: frozenset(hashable(_items(d, r))),
     "d": _mapping,
+    "D": lambda d, r: collections.defaultdict(decode(d[1], r), _mapping(d[1:], r)),
     "o": lambda d, r: collections.OrderedDict(_mapping(d, r)),
     "C": lambda d, r: collections.Counter(_mapping(d, r)),
     "b": lambda d, r: bytes.fromhex(d[1]),
@@ -327,27 +330,30 @@ READERS: dict[str, Callable[[list[Any], Resolve], Any]] = {
 }
 
 
-_parts: Any = json.JSONEncoder(separators=(",", ":"), check_circular=False).iterencode
+# Characters as they are: the escapes of two lone surrogates would be read as one character.
+_parts: Any = json.JSONEncoder(
+    separators=(",", ":"), check_circular=False, ensure_ascii=False
+).iterencode
 if make := getattr(json.encoder, "c_make_encoder", None):
     # The writer in C that `encode` would make anew for every value, with the same settings.
-    refuse, quote = json.JSONEncoder().default, json.encoder.encode_basestring_ascii
+    refuse, quote = json.JSONEncoder().default, json.encoder.encode_basestring
     _parts = make(None, refuse, quote, None, ":", ",", False, False, True)
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 def dump(data: Any) -> bytes:
-    return "".join(_parts(data, 0)).encode()
+    return "".join(_parts(data, 0)).encode("utf-8", "surrogatepass")
 
 
 def load_own(raw: bytes) -> Any:
     """JSON of our own making, by the shortest way: a fork pays for every page it touches."""
-    return _scan(raw.decode(), 0)[0]
+    return _scan(raw.decode("utf-8", "surrogatepass"), 0)[0]
 
 
 def load(raw: bytes) -> Any:
     """JSON of hostile origin: whatever is wrong with it, the answer is one kind of error."""
     try:
-        text = raw.decode()
+        text = raw.decode("utf-8", "surrogatepass")
         data, end = _scan(text, 0)
     except (ValueError, StopIteration, RecursionError, MemoryError) as error:
         raise WireError(f"not JSON: {error!s:.100}") from None
