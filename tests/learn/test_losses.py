@@ -68,3 +68,16 @@ def test_the_corrected_k3_has_the_gradient_of_the_true_divergence():
 def test_token_weights_by_hand(kind, expected):
     weights = token_weights(torch.tensor([0, 1, 1, 1]), kind, Totals(4, 10, 2, 5))
     torch.testing.assert_close(weights, torch.tensor(expected))
+
+
+def test_a_ratio_counts_for_no_more_than_the_cap() -> None:
+    ratio = torch.tensor([0.5, 1.0, 5.0, 5.0])
+    advantage = torch.tensor([-1.0, 1.0, -1.0, 1.0])
+    new = ratio.log().requires_grad_()
+    loss, held = clipped_policy_loss(new, torch.zeros(4), advantage, 0.2, 0.2, 2.0)
+    assert loss.tolist() == pytest.approx([0.8, -1.0, 2.0, -1.2])
+    assert held.tolist() == [True, False, True, True]
+    loss.sum().backward()
+    assert new.grad is not None and new.grad.tolist() == pytest.approx([0.0, -1.0, 0.0, 0.0])
+    free, _ = clipped_policy_loss(new, torch.zeros(4), advantage, 0.2, 0.2)
+    assert free.tolist() == pytest.approx([0.8, -1.0, 5.0, -1.2])
