@@ -17,6 +17,10 @@ LOADS = {  # operation → by how many bits its argument is shifted; LOAD_GLOBAL
     if name in dis.opmap
 }
 STORES = {dis.opmap[name] for name in ("STORE_NAME", "STORE_GLOBAL")}
+ASSIGNS = {dis.opmap[name] for name in ("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE")
+           if name in dis.opmap}  # fmt: skip
+CHANGING = {"append", "extend", "insert", "pop", "remove", "clear", "update", "add", "discard",
+            "sort", "reverse", "setdefault", "popitem"}  # fmt: skip
 DYNAMIC = frozenset({"eval", "exec", "globals", "locals", "vars", "dir", "__import__", "compile"})
 
 
@@ -84,6 +88,15 @@ def global_names(
     if known & DYNAMIC:
         return None, ()
     return tuple(sorted(reads - known)), tuple(sorted(binds))
+
+
+def changes_values(codes: Iterable[CodeType]) -> bool:
+    """Whether compiled tests may change a list, dict or set that they were given."""
+    return any(
+        CHANGING & set(code.co_names) or any(op in ASSIGNS for op in code.co_code[::2])
+        for module in codes
+        for code in (module, *_nested(module))
+    )
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from sparring.judge.python.expressions import MODULES, Value
 from sparring.judge.python.hoisting import Check, Hoisting, NotSimple
-from sparring.judge.python.names import BUILTINS, global_names, shadowed
+from sparring.judge.python.names import BUILTINS, changes_values, global_names, shadowed
 from sparring.judge.python.plain_asserts import plain_asserts
 
 MOST_TEXT = 1 << 20
@@ -132,7 +132,7 @@ def for_the_link(parts: tuple[tuple[str, str], ...], shadow: tuple[str, ...]) ->
     codes = compiled(parts)
     reads, binds = global_names(codes, shadow)
     code = (MAGIC_NUMBER + marshal.dumps(codes)).hex()
-    return {"reads": reads, "binds": binds, "code": code}
+    return {"reads": reads, "binds": binds, "code": code, "changes": changes_values(codes)}
 
 
 def _match_entry(wanted: int, entry: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import struct
 from collections.abc import Callable
@@ -31,6 +32,7 @@ class Link:
         self.fd, self.serve = fd, serve
         self.asked = 0
         self.mark = -1  # a descriptor to leave ASKED in when the first question is asked
+        self.lock = _thread.RLock()
         self.ahead = b""  # bytes of the next message that came along with the last one
 
     def send(self, message: dict[str, Any]) -> None:
@@ -76,11 +78,12 @@ class Link:
         return part
 
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        self.asked += 1
-        if self.mark >= 0:
-            os.pwrite(self.mark, ASKED, 0)
-            self.mark = -1
-        self.send(message)
-        while "op" in (answer := self.receive()):
-            self.send(self.serve(answer))
-        return answer
+        with self.lock:  # threads take turns; who serves may ask in its turn
+            self.asked += 1
+            if self.mark >= 0:
+                os.pwrite(self.mark, ASKED, 0)
+                self.mark = -1
+            self.send(message)
+            while "op" in (answer := self.receive()):
+                self.send(self.serve(answer))
+            return answer

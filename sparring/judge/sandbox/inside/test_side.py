@@ -7,25 +7,25 @@ import importlib
 import marshal
 import os
 import types
-from collections import deque
+from contextlib import suppress
 from importlib._bootstrap_external import MAGIC_NUMBER
 from typing import Any
 
 from . import wire
+from .awaiting import Loop
+from .back import TESTS, done
+from .errors import Caught
 from .link import READY, Link, LinkLost
-from .remote import Proxy
+from .looks import ASKING, SCALARS, STAND_INS, introspect, looking_like
+from .mirror import MUTABLE, Mirror, restore, share
+from .remote import Proxy, Unsupported
+from .world import TestsWorld
 
 # A program may bring these into the tests' names with its own imports; ours are the real ones.
 TRUSTED = {"math", "cmath", "copy", "itertools", "functools", "collections", "random", "re",
            "string", "operator", "datetime", "decimal", "fractions", "statistics", "heapq",
            "bisect", "asyncio", "typing", "json", "numpy"}  # fmt: skip
 TRUSTED_FUNCTIONS = {("math", "isclose"), ("math", "fabs"), ("copy", "deepcopy"), ("math", "sqrt")}
-BACK: dict[str, Any] = {
-    "len": len,
-    "list": list,
-    "getitem": lambda o, k: o[k],
-    "lt": lambda a, b: a < b,
-}
 
 
 class Names(dict[str, Any]):
@@ -43,58 +43,75 @@ class Names(dict[str, Any]):
 
 
 MISSING = object()
-TESTS = "tests"  # the name of the module that the tests believe to be
+MALFORMED = (wire.WireError, LookupError, TypeError, ValueError, AttributeError)
 
 
 class Side:
-    def __init__(self, fd: int, entry: list[str], shadow: list[str]) -> None:
+    def __init__(self, request: dict[str, Any], fd: int) -> None:
         self.link = Link(fd, self.serve)
         self.exports: list[Any] = []
         self.numbers: dict[int, int] = {}
-        self.errors: dict[int, type[BaseException]] = {}
-        self.own_builtins = set(dir(builtins)) - set(shadow)
-        self.entry = entry
+        self.caught = Caught(self)
+        self.own_builtins = set(dir(builtins)) - set(request["shadow"])
+        self.entry = request["entry"]
         self.fault: dict[str, Any] | None = None  # the last thing the program raised
-        self.lines: dict[str, list[str]] = {}  # of each part of the tests, by its label
-        self.stops = False  # whether the tests know of StopIteration
+        text = "\n".join(source for _, source in request["parts"])
+        # of each part of the tests, by its label
+        self.lines = {label: source.splitlines() for label, source in request["parts"]}
+        self.stops = "Iteration" in text  # whether the tests know of StopIteration
+        self.proxies: dict[int, Proxy] = {}
+        self.born: dict[int, Proxy] = {}
+        self.named: dict[int, Proxy] = {}
+        self.classes: dict[int, type] = {}  # what instances of the program's classes look like
+        self.scalars: dict[int, Any] = {}
+        self.mirror = Mirror(self.encode)
+        self.world = TestsWorld(self, text, request["files"])
+        self.loop = Loop()
 
     # what the program may ask of the tests
 
     def serve(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
-            target = self.exports[message["on"]]
             args = wire.decode(message["args"], self.resolve)
+            if message["op"] == "stdin":
+                return {"value": self.encode(self.world.read(*args))}
+            target = self.exports[message["on"]]
             kwargs = wire.decode(message["kwargs"], self.resolve)
-            return {"value": self.encode(self._back(message["op"], target, args, kwargs))}
-        except LinkLost:
+            return {"value": self.encode(done(self, message["op"], target, args, kwargs))}
+        except (LinkLost, Unsupported):
             raise
-        except Exception as error:
-            return {"error": type(error).__name__, "text": str(error)[:200]}
-
-    def _back(self, what: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        if what == "call":
-            return target(*args, **kwargs)
-        if what in ("getattr", "setattr"):
-            # Only objects of the tests' own classes have parts that are meant for others: a
-            # generator's gi_frame, say, would open all of the tests' globals.
-            own = type(target).__module__ == TESTS
-            if not own or type(args[0]) is not str or args[0].startswith("_"):
-                raise AttributeError(f"{args[0]!r:.50} is the tests' own")
-            return getattr(target, args[0]) if what == "getattr" else setattr(target, *args)
-        return BACK[what](target, *args)
+        except BaseException as error:
+            form = self.caught.encoded(error)
+            if form[0] == "h":  # the program's own, which passed through the tests
+                form = [
+                    "X",
+                    self.encode(type(error)),
+                    ["l", str(error)[:200]],
+                    self.exported(error),
+                ]
+            return {"error": form[1], "args": form[2], "thrown": form[3]}
 
     # what the tests ask of the program
 
-    def handle(self, value: Any) -> Any:
-        if type(value) is Proxy:
-            return ["n", value._named] if value._live else ["h", value._number]
-        if isinstance(value, types.ModuleType):
-            raise TypeError("a module of the tests cannot be passed to the program")
+    def exported(self, value: Any) -> int:
         number = self.numbers.get(id(value))
         if number is None:
             number = self.numbers[id(value)] = len(self.exports)
             self.exports.append(value)  # kept, so that no other value comes to have its id
-        return ["x", number]
+        return number
+
+    def handle(self, value: Any) -> Any:
+        if type(value) is Proxy:
+            return ["n", value._named] if value._live else ["h", value._number]
+        if type(value) in STAND_INS:
+            return ["h", value._object]
+        if isinstance(value, types.ModuleType):
+            raise TypeError("a module of the tests cannot be passed to the program")
+        if isinstance(value, BaseException):
+            return self.caught.encoded(value)
+        if isinstance(value, type) and issubclass(value, BaseException):
+            return self.caught.encoded_class(value)
+        return ["x", self.exported(value)]
 
     def encode(self, value: Any) -> Any:
         if type(value) is Proxy:
@@ -104,15 +121,41 @@ class Side:
     def resolve(self, data: list[Any]) -> Any:
         if data[0] == "x" and type(data[1]) is int and 0 <= data[1] < len(self.exports):
             return self.exports[data[1]]
+        if data[0] == "k" and type(data[1]) is int:
+            return self._scalar(data[1], wire.decode(data[2]))
         if data[0] == "h" and type(data[1]) is int and type(data[2]) is dict:
             number, about = data[1], data[2]
             if about.get("lineage"):
-                return self.exception(about["lineage"])
-            proxy = Proxy(self, number, {str(k): v for k, v in about.items()})
+                return self.caught.exception(about["lineage"])
+            if number in self.named:
+                return self.named[number]
+            proxy = self.proxy(number, {str(k): v for k, v in about.items()})
             return self._coroutine(proxy) if about.get("coroutine") else proxy
         if data[0] == "N":
             return self._array(data)
         raise wire.WireError(f"unknown tag {data[0]!r:.20}")
+
+    def proxy(self, number: int, about: dict[str, Any]) -> Proxy:
+        """One stand-in for one object, so that `is` holds where it does."""
+        known = self.proxies.get(number)
+        if known is None:
+            known = self.proxies[number] = Proxy(self, number, about)
+        return known
+
+    def _scalar(self, number: int, bare: Any) -> Any:
+        """A number or text with more to it: it is the plain one, and has the program's parts."""
+        known = self.scalars.get(number)
+        if type(bare) not in SCALARS:
+            raise wire.WireError("a number or a text that is none")
+        if known is None or known != bare:
+            known = STAND_INS[SCALARS.index(type(bare))](bare)
+            known._object, known._side = number, self
+            self.scalars[number] = known
+        return known
+
+    def class_of(self, proxy: Proxy) -> type:
+        about = self._asked({"op": "class", "args": ["l", self.handle(proxy)]}, [proxy], plain=True)
+        return looking_like(about, self.classes)
 
     async def _coroutine(self, proxy: Proxy) -> Any:
         return self.ask("await", proxy)
@@ -125,67 +168,94 @@ class Side:
         message = {"op": what, "args": ["l", *map(self.encode, args)]}
         if kwargs:
             message["kwargs"] = self.encode(kwargs)
+        if len(args) > 2 and (alias := _aliases(args)):  # args[0] is what is asked
+            message["alias"] = alias
         try:
-            return self._answer(self.link.ask(message), list(args))
+            return self._asked(message, list(args), kwargs)
         except (StopIteration, StopAsyncIteration) as error:
-            if what == "next" or self.stops:
+            if what in ("next", "anext") or self.stops:
                 raise
             # zip(map(f, cases), expected) would take it for the end of the cases.
             raise RuntimeError(f"the program raised {type(error).__name__}") from error
 
-    def _answer(self, answer: dict[str, Any], args: list[Any]) -> Any:
+    def _asked(
+        self,
+        message: dict[str, Any],
+        args: list[Any],
+        kwargs: dict[str, Any] | None = None,
+        *,
+        plain: bool = False,
+    ) -> Any:
+        if self.world.active:
+            message |= self.world.changes()
+        if self.mirror.held:
+            message["changed"] = self.mirror.changes()
+            message["dropped"] = self.mirror.drop_unused()
+        answer = self.link.ask(message)
+        if len(answer) == 1 and "value" in answer:
+            return self._value(answer, args)
+        if self.world.active:
+            self.world.happened(answer)
+        return self._answer(answer, args, kwargs or {}, plain)
+
+    def _answer(
+        self, answer: dict[str, Any], args: list[Any], kwargs: dict[str, Any], plain: bool = False
+    ) -> Any:
+        if plain and "error" not in answer:
+            return dict(answer["class"])
         try:
-            value = self._error(answer) if "error" in answer else self._value(answer, args)
-        except (wire.WireError, LookupError, TypeError, ValueError) as error:
-            raise LinkLost(f"the program sent no value: {error}") from None
-        if "error" in answer:
-            raise value
-        return value
+            self.mirror.apply(answer.get("changed", []), self._decoded)
+            self._changed(answer, args, kwargs)
+            error = self._error(answer) if "error" in answer else None
+        except MALFORMED as wrong:
+            raise LinkLost(f"the program sent no value: {wrong}") from None
+        if error is not None:
+            raise error
+        return self._value(answer, args)
+
+    def _decoded(self, form: Any) -> Any:
+        return wire.decode(form, self.resolve)
+
+    def _changed(self, answer: dict[str, Any], args: list[Any], kwargs: dict[str, Any]) -> None:
+        if "after" in answer:
+            for old, new in zip(args, self._decoded(answer["after"]), strict=True):
+                restore(old, new)
+        for number, held in answer.get("lent", ()):
+            self.mirror.keep(held, args[number])
+        if "after_kwargs" in answer:
+            for name, new in self._decoded(answer["after_kwargs"]).items():
+                restore(kwargs[name], new)
 
     def _value(self, answer: dict[str, Any], args: list[Any]) -> Any:
-        if "after" in answer:
-            after = wire.decode(answer["after"], self.resolve)
-            for old, new in zip(args, after, strict=True):
-                restore(old, new)
-        if "same" in answer:
-            return args[answer["same"]]
-        return wire.decode(answer["value"], self.resolve)
+        try:
+            if "same" in answer:
+                return args[answer["same"]]
+            value = wire.decode(answer["value"], self.resolve)
+            if "shared" in answer:
+                share(value, answer["shared"])
+            return self.mirror.hold(int(answer["kept"]), value) if "kept" in answer else value
+        except MALFORMED as wrong:
+            raise LinkLost(f"the program sent no value: {wrong}") from None
 
     def _error(self, answer: dict[str, Any]) -> BaseException:
         self.fault = {k: str(answer.get(k, ""))[:600] for k in ("kind", "detail")}
-        cls = self.exception(answer["error"])
-        args = wire.decode(answer.get("args", ["l"]))
-        try:
-            error = cls(*args)
-        except Exception:
-            error = cls.__new__(cls)
-        error.of_the_program = True  # type: ignore[attr-defined]
-        return error
-
-    def exception(self, lineage: Any) -> type[BaseException]:
-        """A local class for an exception class of the program, so that `except` can name it."""
-        if type(lineage) is not list or not lineage or len(lineage) > 50:
-            raise wire.WireError("an exception without a lineage")
-        builtin = getattr(builtins, str(lineage[-1]), None)
-        cls = (
-            builtin
-            if isinstance(builtin, type) and issubclass(builtin, BaseException)
-            else Exception
-        )
-        for number, name in reversed(lineage[:-1]):
-            if number not in self.errors:
-                self.errors[int(number)] = type(str(name), (cls,), {})
-            cls = self.errors[number]
-        return cls
+        return self.caught.made(answer)
 
     def name(self, name: str) -> Any:
-        answer = self.link.ask({"op": "name", "args": ["l", name]})
+        message = {"op": "name", "args": ["l", name]}
+        answer = self.link.ask(message)
         if "error" in answer:
             return MISSING
-        value = self._answer(answer, [])
-        if type(value) is Proxy:
+        value = self._answer(answer, [], {})
+        if type(value) is not Proxy:
+            return value
+        known = self.named.get(value._number)
+        if known is None or known._named != name:
+            value = Proxy(self, value._number, value._about)
             object.__setattr__(value, "_named", name)
-        if type(value) is Proxy and name not in self.entry:
+            known = self.named.setdefault(value._number, value)
+        value = known if known._named == name else value
+        if name not in self.entry:
             module, source = value._about.get("module"), value._about.get("from")
             if type(module) is str and module.partition(".")[0] in TRUSTED:
                 return importlib.import_module(module)
@@ -194,27 +264,13 @@ class Side:
         return value
 
 
-def restore(old: Any, new: Any) -> None:
-    """Make the tests' own object what the program made of its copy, keeping identities."""
-    if type(old) is list and type(new) is list:
-        old[:] = [_kept(o, n) for o, n in zip(old, new, strict=False)] + new[len(old) :]
-    elif type(old) is type(new) and isinstance(old, dict):
-        merged = {k: _kept(old.get(k), v) for k, v in new.items()}
-        old.clear()
-        old.update(merged)
-    elif type(old) is set and type(new) is set:
-        old.clear()
-        old.update(new)
-    elif type(old) is type(new) and isinstance(old, bytearray | deque):
-        old.clear()
-        old.extend(new)
-
-
-def _kept(old: Any, new: Any) -> Any:
-    if type(old) is type(new) and isinstance(old, list | dict | set):
-        restore(old, new)
-        return old
-    return new
+def _aliases(args: tuple[Any, ...]) -> list[list[int]]:
+    """Which arguments are the very list, dict or set that an earlier one is."""
+    changeable = [(id(arg), n) for n, arg in enumerate(args) if type(arg) in MUTABLE]
+    if len(changeable) < 2:
+        return []
+    first = dict(reversed(changeable))
+    return [[n, first[number]] for number, n in changeable if first[number] != n]
 
 
 def names_of_tests(side: Side, reads: list[str] | None, binds: list[str]) -> dict[str, Any]:
@@ -231,7 +287,7 @@ def names_of_tests(side: Side, reads: list[str] | None, binds: list[str]) -> dic
         elif value is not MISSING or name not in binds:
             reads = None
             break
-    own = {"__name__": TESTS, "__builtins__": builtins}
+    own: dict[str, Any] = {"__name__": TESTS, "__builtins__": builtins, **ASKING}
     if reads is not None:
         return {**names, **own}
     asked = Names(own)
@@ -249,15 +305,17 @@ def compiled(request: dict[str, Any]) -> list[types.CodeType]:
 
 def check(request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
     """Run the tests to the end or to the first thing that is not so."""
-    side = Side(fds[2], request["entry"], request["shadow"])
+    side = Side(request, fds[2])
     try:
-        side._answer(side.link.receive(), [])
+        side._answer(side.link.receive(), [], {})
+        introspect(side, "\n".join(source for _, source in request["parts"]))
+        watch = [*side.world.watch, *["aliases"] * request["changes"]]
+        if watch:
+            side.ask("watch", watch)
         # Not before the program has also given its names: it may say that it is ready, and be not.
         names = names_of_tests(side, request["reads"], request["binds"])
         os.pwrite(fds[1], READY, 0)
         before, side.link.mark = side.link.asked, fds[1]
-        side.lines = {label: source.splitlines() for label, source in request["parts"]}
-        side.stops = any("Iteration" in source for _, source in request["parts"])
         for code in compiled(request):
             exec(code, names)
         if request["check"]:
@@ -268,12 +326,31 @@ def check(request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
                     return {"verdict": "fail", "kind": "exception", "detail": detail}
             names["check"](*candidates)
         if side.link.asked == before:
+            run_defined(names)
+        if side.link.asked == before:
             return {"verdict": "void", "kind": "tests", "detail": "the tests call nothing"}
         return {"verdict": "pass"}
     except LinkLost as lost:
         return {"verdict": "fail", "kind": "exception", "detail": str(lost), "lost": True}
+    except Unsupported as error:
+        return {"verdict": "void", "kind": "tests", "detail": str(error)}
     except BaseException as error:
         return _failed(error, side)
+
+
+def run_defined(names: dict[str, Any]) -> None:
+    """What a test runner would run of tests that only define theirs: functions called `test…`
+    that take nothing, and the cases of unittest."""
+    for name, value in list(names.items()):
+        if name.startswith("test") and type(value) is types.FunctionType:
+            if not value.__code__.co_argcount:
+                value()
+        elif isinstance(value, type) and any(c.__name__ == "TestCase" for c in value.__mro__):
+            unittest = importlib.import_module("unittest")
+            getattr(value, "setUpClass", lambda: None)()
+            for case in unittest.defaultTestLoader.loadTestsFromTestCase(value):
+                with suppress(unittest.SkipTest):
+                    case.debug()
 
 
 def _failed(error: BaseException, side: Side) -> dict[str, Any]:
@@ -286,7 +363,10 @@ def _failed(error: BaseException, side: Side) -> dict[str, Any]:
             line = lines[trace.tb_lineno - 1].strip()
             where = f"{label.strip('<>')} line {trace.tb_lineno}: {line[:200]}"
         trace = trace.tb_next
-    if getattr(error, "of_the_program", False) and side.fault:
+    of_program = vars(error).get("of_the_program", False)
+    if isinstance(error, ModuleNotFoundError) and not of_program and where:
+        return {"verdict": "void", "kind": "tests", "detail": f"{error} ({where})"}
+    if of_program and side.fault:
         kind, detail = side.fault["kind"] or "exception", side.fault["detail"]
     elif isinstance(error, AssertionError):
         kind, detail = "wrong value", f"not so: {str(error)[:200]}" if str(error) else "not so"

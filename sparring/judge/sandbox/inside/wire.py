@@ -6,8 +6,10 @@ class cannot bring those along: either its builtin content is sent, or it is no 
 
 from __future__ import annotations
 
+import builtins
 import collections
 import datetime
+import importlib
 import json
 import re
 import struct
@@ -162,7 +164,8 @@ BUILTIN_TYPES: dict[str, type] = {
     t.__name__: t
     for t in (
         bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict, range,
-        type(None), object,
+        type(None), object, type, slice, memoryview,
+        *(t for t in vars(builtins).values() if type(t) is type and issubclass(t, BaseException)),
     )
 }  # fmt: skip
 WRITERS: dict[type, Callable[[Any], Any]] = {
@@ -175,22 +178,32 @@ WRITERS: dict[type, Callable[[Any], Any]] = {
     datetime.date: lambda v: ["T", "date", v.isoformat()],
     datetime.time: lambda v: ["T", "time", v.isoformat()],
     datetime.timedelta: lambda v: ["T", "timedelta", [v.days, v.seconds, v.microseconds]],
+    slice: lambda v: ["S", *[encode_content(part, 1) for part in (v.start, v.stop, v.step)]],
     type(...): lambda v: ["e"],
+    type(NotImplemented): lambda v: ["n!"],
 }
+
+
+def _by_text(module: str) -> tuple[str, Callable[[Any], Any]]:
+    return module, lambda v: ["V", module, type(v).__name__, str(v)]
 
 
 # Their modules are large, and every fork would carry them: a value of theirs has imported them.
-LATE_WRITERS: dict[tuple[str, str], Callable[[Any], Any]] = {
-    ("fractions", "Fraction"): lambda v: ["F", hex(v.numerator), hex(v.denominator)],
-    ("decimal", "Decimal"): lambda v: ["M", str(v)],
-}
+LATE_WRITERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "Fraction": ("fractions", lambda v: ["F", hex(v.numerator), hex(v.denominator)]),
+    "Decimal": ("decimal", lambda v: ["M", str(v)]),
+    "UUID": _by_text("uuid"),
+    **dict.fromkeys(("PosixPath", "PurePosixPath"), _by_text("pathlib")),
+    **dict.fromkeys(("IPv4Address", "IPv4Network", "IPv6Address", "IPv6Network"),
+                    _by_text("ipaddress")),
+    "array": ("array", lambda v: ["V", "array", "array", v.typecode, encode(v.tolist())]),
+}  # fmt: skip
 
 
 def _late_writer(kind: type) -> Callable[[Any], Any] | None:
-    for (module, name), writer in LATE_WRITERS.items():
-        if kind is getattr(sys.modules.get(module), name, None):
-            return writer
-    return None
+    name = str(type.__dict__["__name__"].__get__(kind))
+    module, writer = LATE_WRITERS.get(name, ("", None))
+    return writer if kind is getattr(sys.modules.get(module), name, None) else None
 
 
 def _numpy(value: Any, handle: Handle, depth: int) -> Any:
@@ -286,6 +299,14 @@ def _fraction(data: list[Any], resolve: Resolve) -> Any:
     return Fraction(over, under)
 
 
+def _by_constructor(data: list[Any], resolve: Resolve) -> Any:
+    if resolve is outside:
+        raise TooMuch(f"a {data[2]}")
+    if LATE_WRITERS[data[2]][0] != data[1]:
+        raise WireError(f"no {data[1]!r:.20}")
+    return getattr(importlib.import_module(data[1]), data[2])(*_items(data[2:], resolve))
+
+
 def _decimal(data: list[Any], resolve: Resolve) -> Any:
     import decimal
 
@@ -325,7 +346,10 @@ READERS: dict[str, Callable[[list[Any], Resolve], Any]] = {
     "F": _fraction,
     "M": _decimal,
     "T": _time,
+    "S": lambda d, r: slice(*_items(d, r)),
+    "V": _by_constructor,
     "e": lambda d, r: ...,
+    "n!": lambda d, r: NotImplemented,
     "y": lambda d, r: BUILTIN_TYPES[d[1]],
 }
 

@@ -1,0 +1,68 @@
+"""What the program may do with objects of the tests' own that were passed to it."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import types
+from typing import Any
+
+from .foreign import BINARY
+
+TESTS = "tests"  # the name of the module that the tests believe to be
+BACK: dict[str, Any] = {
+    "getitem": lambda o, k: o[k],
+    "iter": lambda o: iter(o) if iter(o) is o or not hasattr(o, "__len__") else list(o),
+    "enter": lambda o: type(o).__enter__(o),
+    "exit": lambda o, *error: type(o).__exit__(o, *error),
+    **{f.__name__: f for f in (len, next, bool, hash, str, repr, format, int, float, round, abs,
+                               reversed, setattr, delattr)},
+    **{n: getattr(operator, n) for n in ("lt", "le", "gt", "ge", "eq", "neg", "index", "contains",
+                                         "setitem", "delitem")},
+}  # fmt: skip
+for _name in BINARY:
+    _op = getattr(operator, f"{_name}_" if _name in ("and", "or") else _name)
+    BACK[_name], BACK[f"r{_name}"] = _op, functools.partial(lambda op, a, b: op(b, a), _op)
+# Of other objects than the tests' own: those whose parts lead to nothing of the tests' frames.
+OPEN = {"_io", "io", "unittest", "asyncio", "queue", "_queue", "threading", "_thread", "types",
+        "random", "_random", "logging", "pathlib", "datetime", "decimal"}  # fmt: skip
+NAMED = ("__name__", "__qualname__", "__doc__", "__module__")  # what functools.wraps copies
+CLOSED = (types.FrameType, types.CodeType, types.ModuleType, types.GeneratorType,
+          types.CoroutineType, types.TracebackType)  # fmt: skip
+
+
+def done(side: Any, what: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if what == "call":
+        return target(*args, **kwargs)
+    if what == "signature":
+        return signature(target)
+    if what == "await":
+        return side.loop.run(target)
+    if what in ("getattr", "setattr", "delattr"):
+        if what != "getattr" or args[0] not in NAMED:
+            check_open(target, args[0])
+        value = getattr(target, args[0]) if what == "getattr" else BACK[what](target, *args)
+        if isinstance(value, CLOSED):
+            raise AttributeError(f"{args[0]!r:.50} is the tests' own")
+        return value
+    return BACK[what](target, *args)
+
+
+def signature(target: Any) -> list[Any]:
+    """The parameters of a function: names, kinds and defaults."""
+    import inspect
+
+    return [
+        [p.name, int(p.kind), [] if p.default is p.empty else [["default", p.default]]]
+        for p in inspect.signature(target).parameters.values()
+    ]
+
+
+def check_open(target: Any, name: Any) -> None:
+    """Only objects and classes of the tests, and of the library those that are harmless, have
+    parts for others: a generator's gi_frame, say, would open all of the tests' globals."""
+    cls = target if isinstance(target, type) else type(target)
+    own = cls.__module__ == TESTS or cls.__module__.partition(".")[0] in OPEN
+    closed = isinstance(target, (*CLOSED, types.FunctionType, types.MethodType))
+    if not own or closed or type(name) is not str or name.startswith("_"):
+        raise AttributeError(f"{name!r:.50} is the tests' own")
