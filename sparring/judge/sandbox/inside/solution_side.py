@@ -105,7 +105,9 @@ class Side:
         elif isinstance(value, types.ModuleType):
             about["module"] = value.__name__
         elif isinstance(value, types.BuiltinFunctionType | types.FunctionType):
-            about["from"] = [str(value.__module__), value.__name__]
+            module, name = str(value.__module__), value.__name__
+            if getattr(sys.modules.get(module), name, None) is value:
+                about["from"] = [module, name]
         return about
 
     def class_of(self, value: Any) -> dict[str, Any]:
@@ -193,8 +195,6 @@ class Side:
                     args[number] = args[first]
             if "kwargs" in message:
                 kwargs = wire.decode(message["kwargs"], self.resolve)
-            if op == "class":
-                return {"class": self.class_of(args[0])}
             value = self.do(op, args, kwargs)
             answer["value"] = wire.encode(value, self.handle)
             if type(value) in MUTABLE:
@@ -250,6 +250,8 @@ class Side:
             case "content":
                 view = VIEWS.get(type(args[0]))
                 return view(args[0]) if view else wire.decode(wire.encode_content(args[0]))
+            case "class":
+                return self.class_of(args[0])
             case "await":
                 return self.loop.run(args[0])
             case "anext":

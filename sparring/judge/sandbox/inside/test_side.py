@@ -154,8 +154,7 @@ class Side:
         return known
 
     def class_of(self, proxy: Proxy) -> type:
-        about = self._asked({"op": "class", "args": ["l", self.handle(proxy)]}, [proxy], plain=True)
-        return looking_like(about, self.classes)
+        return looking_like(self.ask("class", proxy), self.classes)
 
     async def _coroutine(self, proxy: Proxy) -> Any:
         return self.ask("await", proxy)
@@ -178,14 +177,7 @@ class Side:
             # zip(map(f, cases), expected) would take it for the end of the cases.
             raise RuntimeError(f"the program raised {type(error).__name__}") from error
 
-    def _asked(
-        self,
-        message: dict[str, Any],
-        args: list[Any],
-        kwargs: dict[str, Any] | None = None,
-        *,
-        plain: bool = False,
-    ) -> Any:
+    def _asked(self, message: dict[str, Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         if self.world.active:
             message |= self.world.changes()
         if self.mirror.held:
@@ -196,13 +188,9 @@ class Side:
             return self._value(answer, args)
         if self.world.active:
             self.world.happened(answer)
-        return self._answer(answer, args, kwargs or {}, plain)
+        return self._answer(answer, args, kwargs)
 
-    def _answer(
-        self, answer: dict[str, Any], args: list[Any], kwargs: dict[str, Any], plain: bool = False
-    ) -> Any:
-        if plain and "error" not in answer:
-            return dict(answer["class"])
+    def _answer(self, answer: dict[str, Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
             self.mirror.apply(answer.get("changed", []), self._decoded)
             self._changed(answer, args, kwargs)
