@@ -9,14 +9,36 @@ class Back(Protocol):
     def back(self, target: Any, what: str, args: Any, kwargs: Any) -> Any: ...
 
 
-class Foreign:
+class ForeignType(type):
+    """Of a stand-in for a class of the tests: to call it is to call theirs."""
+
+    _class_link: Back
+    _class_form: list[Any]  # as the tests named it; [0] and [1] are its tag and number
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is Foreign:
+            return super().__call__(*args, **kwargs)
+        return cls._class_link.back(cls, "call", args, kwargs)
+
+    def __getattr__(cls, name: str) -> Any:
+        if cls is Foreign or name.startswith("__"):
+            raise AttributeError(name)
+        return cls._class_link.back(cls, "getattr", (name,), {})
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        if cls is Foreign or name.startswith("_"):
+            return super().__setattr__(name, value)
+        cls._class_link.back(cls, "setattr", (name, value), {})
+
+
+class Foreign(metaclass=ForeignType):
     """Something of the tests' own: it may be called, asked for parts and worked with."""
 
-    __slots__ = ("_link", "_number")
+    __slots__ = ("_form", "_link")
 
-    def __init__(self, side: Back, number: int) -> None:
+    def __init__(self, side: Back, form: list[Any]) -> None:
         object.__setattr__(self, "_link", side)
-        object.__setattr__(self, "_number", number)
+        object.__setattr__(self, "_form", form)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._link.back(self, "call", args, kwargs)
@@ -42,10 +64,10 @@ class Foreign:
 
     def __iter__(self) -> Any:
         walk = self._link.back(self, "iter", (), {})
-        return walk if type(walk) is Foreign else iter(walk)
+        return walk if isinstance(walk, Foreign) else iter(walk)
 
     def __eq__(self, other: Any) -> bool:
-        if type(other) is Foreign and other._number == self._number:
+        if isinstance(other, Foreign) and other._form[1] == self._form[1]:
             return True
         return bool(self._link.back(self, "eq", (other,), {}))
 
@@ -78,6 +100,36 @@ def _asking_swapped(what: str) -> Any:
         return self._link.back(self, f"r{what}", (other,), {})
 
     return method
+
+
+def form_of(value: Any) -> list[Any] | None:
+    """How the tests name it; None of what is not theirs."""
+    if type(value) is ForeignType:
+        return None if value is Foreign else value._class_form
+    return value._form if type(type(value)) is ForeignType else None
+
+
+class Foreigners:
+    """The stand-ins of one link, by number."""
+
+    def __init__(self, side: Back) -> None:
+        self.side = side
+        self.known: dict[int, Any] = {}
+
+    def get(self, form: list[Any]) -> Any:
+        """`x`, number, and for an object of a class of the tests its class; `K`, number,
+        name and classes above it."""
+        if form[1] not in self.known:
+            if form[0] == "K":
+                bases = tuple(map(self.get, form[3])) or (Foreign,)
+                made: Any = ForeignType(form[2], bases, {"__slots__": ()})
+                made._class_link, made._class_form = self.side, form
+            else:
+                cls = self.get(form[2]) if len(form) > 2 else Foreign
+                made = object.__new__(cls)
+                Foreign.__init__(made, self.side, form)
+            self.known[form[1]] = made
+        return self.known[form[1]]
 
 
 BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any, NoReturn, Protocol
 
 # A verdict in the guise of a method of str, list, set or a number: given what is expected, it
@@ -40,6 +40,8 @@ class Asker(Protocol):
     def ask(self, what: str, *args: Any, **kwargs: Any) -> Any: ...
 
     def class_of(self, proxy: Any) -> type: ...
+
+    def awaited(self, awaitable: Any) -> Coroutine[Any, Any, Any]: ...
 
 
 class Proxy:
@@ -173,16 +175,15 @@ class Proxy:
 
     def __await__(self) -> Any:
         self._refuse_tainted("await")
-        return self._side.ask("await", self)
-        yield
+        return self._side.awaited(self).__await__()
 
     async def __aenter__(self) -> Any:
         self._refuse_tainted("enter")
-        return self._side.ask("await", self._side.ask("special", self, "__aenter__"))
+        return await self._side.awaited(self._side.ask("special", self, "__aenter__"))
 
     async def __aexit__(self, cls: Any, error: Any, trace: Any) -> Any:
         left = self._side.ask("special", self, "__aexit__", cls, error, None)
-        return self._side.ask("await", left)
+        return await self._side.awaited(left)
 
     def __aiter__(self) -> Any:
         self._refuse_tainted("iter")
@@ -190,7 +191,7 @@ class Proxy:
 
     async def __anext__(self) -> Any:
         self._refuse_tainted("next")
-        return self._side.ask("anext", self)
+        return await self._side.awaited(self._side.ask("special", self, "__anext__"))
 
     def _refuse_tainted(self, what: str) -> None:
         if self._tainted and not (self._born and what in READINGS):

@@ -13,7 +13,7 @@ from typing import Any
 from . import wire
 from .awaiting import Loop
 from .errors import Raised
-from .foreign import Foreign
+from .foreign import Foreigners, form_of
 from .link import Link, LinkLost, TooLarge
 from .mirror import MUTABLE, Mirror, shared
 from .world import ProgramWorld
@@ -61,7 +61,7 @@ class Side:
         self.names = names
         self.objects: list[Any] = []
         self.numbers: dict[int, int] = {}
-        self.foreign: dict[int, Foreign] = {}
+        self.foreign = Foreigners(self)
         self.link = Link(fd, self.serve)
         self.raised = Raised(self)
         self.world = ProgramWorld(self)
@@ -78,8 +78,8 @@ class Side:
 
     def handle(self, value: Any) -> Any:
         """A value that is not plain stays here; the tests get a number for it and what it is."""
-        if type(value) is Foreign:
-            return ["x", value._number]
+        if (form := form_of(value)) is not None:
+            return form
         if id(value) in self.raised.own:
             return ["x", self.raised.own[id(value)]]
         bare = wire.content(value)
@@ -89,7 +89,7 @@ class Side:
 
     def known(self, value: Any) -> Any:
         """As the tests themselves name it, to see whether it is the one they sent."""
-        number = None if type(value) is Foreign else self.numbers.get(id(value))
+        number = self.numbers.get(id(value))
         return self.handle(value) if number is None else ["h", number]
 
     def about(self, value: Any, bare: Any) -> dict[str, Any]:
@@ -128,8 +128,8 @@ class Side:
                 return self.objects[data[1]]
             case "n":
                 return self.names[data[1]]
-            case "x":
-                return self.foreign.setdefault(data[1], Foreign(self, data[1]))
+            case "x" | "K":
+                return self.foreign.get(data)
             case "E":
                 return self.raised.class_of_tests(*data[1:])
             case "X":
@@ -143,8 +143,9 @@ class Side:
     def encode(self, value: Any) -> Any:
         return wire.encode(value, self.handle)
 
-    def back(self, target: Foreign, what: str, args: Any, kwargs: Any) -> Any:
-        return self.tests(what, args, kwargs, target._number)
+    def back(self, target: Any, what: str, args: Any, kwargs: Any) -> Any:
+        form = form_of(target)
+        return self.tests(what, args, kwargs, form[1] if form else -1)
 
     def tests(self, what: str, args: Any, kwargs: Any = None, on: int = -1) -> Any:
         message = {
@@ -252,10 +253,14 @@ class Side:
                 return view(args[0]) if view else wire.decode(wire.encode_content(args[0]))
             case "class":
                 return self.class_of(args[0])
-            case "await":
-                return self.loop.run(args[0])
-            case "anext":
-                return self.loop.run(type(args[0]).__anext__(args[0]))
+            case "start":
+                return self.loop.start(args[0])
+            case "turn":
+                return self.loop.turn(args[0])
+            case "cancel":
+                return args[0].cancel()
+            case "result":
+                return args[0].result()
             case "special":
                 return getattr(type(args[0]), args[1])(args[0], *args[2:])
             case "library" if args[2] in LIBRARY.get(args[1], ()):

@@ -111,7 +111,11 @@ class Side:
             return self.caught.encoded(value)
         if isinstance(value, type) and issubclass(value, BaseException):
             return self.caught.encoded_class(value)
-        return ["x", self.exported(value)]
+        if isinstance(value, type):
+            above = [self.handle(base) for base in value.__bases__ if base.__module__ == TESTS]
+            return ["K", self.exported(value), value.__name__, above]
+        form = ["x", self.exported(value)]
+        return [*form, self.handle(type(value))] if type(value).__module__ == TESTS else form
 
     def encode(self, value: Any) -> Any:
         if type(value) is Proxy:
@@ -119,7 +123,7 @@ class Side:
         return wire.encode(value, self.handle)
 
     def resolve(self, data: list[Any]) -> Any:
-        if data[0] == "x" and type(data[1]) is int and 0 <= data[1] < len(self.exports):
+        if data[0] in ("x", "K") and type(data[1]) is int and 0 <= data[1] < len(self.exports):
             return self.exports[data[1]]
         if data[0] == "k" and type(data[1]) is int:
             return self._scalar(data[1], wire.decode(data[2]))
@@ -130,7 +134,7 @@ class Side:
             if number in self.named:
                 return self.named[number]
             proxy = self.proxy(number, {str(k): v for k, v in about.items()})
-            return self._coroutine(proxy) if about.get("coroutine") else proxy
+            return self.awaited(proxy) if about.get("coroutine") else proxy
         if data[0] == "N":
             return self._array(data)
         raise wire.WireError(f"unknown tag {data[0]!r:.20}")
@@ -156,8 +160,19 @@ class Side:
     def class_of(self, proxy: Proxy) -> type:
         return looking_like(self.ask("class", proxy), self.classes)
 
-    async def _coroutine(self, proxy: Proxy) -> Any:
-        return self.ask("await", proxy)
+    async def awaited(self, awaitable: Any) -> Any:
+        """Turn by turn, so that others of the tests' tasks have theirs, and may cancel this one."""
+        if type(awaitable) is not Proxy:
+            return await awaitable
+        task = self.ask("start", awaitable)
+        try:
+            while not self.ask("turn", task):
+                await importlib.import_module("asyncio").sleep(0)
+        except BaseException as error:
+            if type(error) in (GeneratorExit, importlib.import_module("asyncio").CancelledError):
+                self.ask("cancel", task)
+            raise
+        return self.ask("result", task)
 
     def _array(self, data: list[Any]) -> Any:
         numpy = importlib.import_module("numpy")
@@ -172,7 +187,7 @@ class Side:
         try:
             return self._asked(message, list(args), kwargs)
         except (StopIteration, StopAsyncIteration) as error:
-            if what in ("next", "anext") or self.stops:
+            if what in ("next", "result") or self.stops:
                 raise
             # zip(map(f, cases), expected) would take it for the end of the cases.
             raise RuntimeError(f"the program raised {type(error).__name__}") from error
