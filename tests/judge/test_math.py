@@ -218,6 +218,96 @@ CASES: list[tuple[str, str, bool]] = [
     ("1" + ",111" * 2000, "72", False),
     ("####\n7", "7", True),
     ("The answer is\n\n7", "7", True),
+    # several answers, hedges, and what an answer is not
+    ("The answer is 5, or maybe 6.", "5", False),
+    ("The answer is 5, 6, or 7.", "5", False),
+    ("The answer is 5; 6; 7", "5", False),
+    ("The answer is 5? No, it is 6.", "5", False),
+    ("The answer is 0.5, or 50%.", "0.5", True),
+    ("#### 0.5 (50%)", "0.5", True),
+    ("The answer is 18 dollars, 3 more than before.", "18", True),
+    ("The answer is not 5.", "5", False),
+    ("The answer isn't 5.", "5", False),
+    ("The answer cannot be 5.", "5", False),
+    ("#### not 6 but 5", "5", True),
+    ("#### either 5 or 6", "6", False),
+    ("#### less than 5", "5", False),
+    ("#### > 5", "5", False),
+    ("\\boxed{x \\geq 5}", "5", False),
+    ("\\boxed{\\pm 5}", "5", False),
+    ("\\boxed{x=12, y=5}", "5", False),
+    ("#### x = 6 or x = 5", "5", False),
+    ("#### x=6 x=5", "5", False),
+    ("\\boxed{5 \\text{ to } \\sqrt{36}}", "5", False),
+    ("\\boxed{\\sqrt{25} \\text{ hours } 2 \\cdot 3 \\text{ minutes}}", "5", False),
+    ("\\boxed{5 \\vee \\sqrt{36}}", "5", False),
+    # digits that only stand side by side
+    ("#### 5*6", "56", False),
+    ("#### 5 * 5", "5", False),
+    ("#### 5 * 5", "25", True),
+    ("#### 5**6", "56", False),
+    ("$5$$6$", "56", False),
+    ("\\(5\\)\\(6\\)", "56", False),
+    ("#### 5\\;6", "56", False),
+    ("\\boxed{x^{10}}", "10", False),
+    ("\\boxed{|-5|}", "-5", False),
+    # thousands apart
+    ("#### 12 000", "12000", True),
+    ("#### 1\u202f200\u202f000", "1200000", True),
+    ("\\boxed{12\\;000}", "12000", True),
+    ("#### 5 100", "5", False),
+    ("#### 3 100/200", "3.5", True),
+    # words
+    ("#### five", "5", True),
+    ("The answer is forty-two.", "42", True),
+    ("The answer is forty-two.", "2", False),
+    ("The answer is one hundred.", "1", False),
+    ("The answer is one hundred and five.", "105", True),
+    ("The answer is seven hundred thirty.", "7", False),
+    ("The answer is twelve thousand three hundred.", "12300", True),
+    ("The answer is two and a half.", "2.5", True),
+    ("The answer is two and one half.", "2.5", True),
+    ("The answer is 2 and a half.", "2", False),
+    ("#### two-thirds", "2/3", True),
+    ("#### half", "0.5", True),
+    ("The answer is five and six.", "11", False),
+    ("The answer is no one.", "1", False),
+    ("#### 2 hundred thousand", "200000", True),
+    ("#### $2.5k", "2500", True),
+    ("#### 5k", "5", False),
+    ("#### 50 per cent", "0.5", True),
+    ("#### $5 and 25 cents", "5.25", True),
+    # units with powers, powers of ten, fractions of all kinds
+    ("#### 12 m^2", "12", True),
+    ("#### 12 m2", "12", True),
+    ("\\boxed{12 \\text{ cm}^{3}}", "12", True),
+    ("\\boxed{5n^2}", "5", False),
+    ("#### 1.5 x 10^3", "1500", True),
+    ("\\boxed{6.02\\times10^{23}}", "6.02e23", True),
+    ("#### 2/3*10^3", "2/3", False),
+    ("#### 20 x 3", "60", True),
+    ("\\boxed{\\cfrac{1}{2}}", "0.5", True),
+    ("\\boxed{\\frac{1}{-2}}", "-0.5", True),
+    ("\\boxed{\\frac{1{,}000}{2}}", "500", True),
+    ("\\boxed{0.1\\overline{6}}", "1/6", True),
+    ("\\boxed{0.\\overline{3}}", "0.3", False),
+    ("\\boxed{2^3 \\cdot 3^2}", "72", True),
+    ("\\boxed{(2^3)^2}", "64", True),
+    # no answers: headings of steps, thoughts, a plan
+    ("#### 2. Add the pears\n5 + 3 = 8.\nThe answer is 8", "8", True),
+    ("#### **Step 1: add 3**\n5 + 3 = 8\nso \\boxed{8}", "8", True),
+    ("#### (a) add\nThe answer is \\boxed{8}", "8", True),
+    ("<think>#### 5</think>The answer is 6.", "6", True),
+    ("<think>\\boxed{5}</think> I do not know", "5", False),
+    ("<think>So \\boxed{5}", "5", False),
+    ("To find the final answer, add 5 and 3.\nSo she has 8.", "8", True),
+    ("What is the final answer? 72", "72", True),
+    ("The answer will be 5 after 3 years.", "5", True),
+    ("**Answer**: 5\nin 3 bags", "5", True),
+    ("Final answer - 72", "72", True),
+    ("The answer is -$3.", "-3", True),
+    ("#### <<2+3=5>>5", "5", True),
+    ("The largest is <<-50+3=-47>>-47.", "-47", True),
 ]
 
 
@@ -243,6 +333,14 @@ def test_equal_answers_have_equal_keys():
     assert keys == {"1/2"}
     assert final_answer("\\boxed{x + 1}").key == final_answer("\\boxed{X+1}").key
     assert final_answer("nothing").key is None
+
+
+@pytest.mark.parametrize(
+    "power", ["99^{99!}", "2^{999\\cdot 999\\cdot 999}", "((9^{99})^{99})^{99}"]
+)
+def test_no_answer_makes_the_grader_work_until_it_gives_up(power: str):
+    """Or whoever has no answer could have the question struck."""
+    assert grade(f"\\boxed{{{power}}}", "5").status == "fail"
 
 
 def test_numbers_are_exact():
