@@ -179,6 +179,24 @@ def test_complex_numbers_without_end_are_inputs_too() -> None:
     assert [verdict.kind for verdict in checked(body)] == ["differ", "same"]
 
 
+def test_what_is_nested_too_deeply_to_compare_is_no_outcome_and_no_reason_to_refuse() -> None:
+    head = "n: int) -> list"
+    deep = q("r: list = []\n    for _ in range(min(n, 300)): r = [r]\n    return r", head)
+    same = q("r: list = []\n    while n > 0: r, n = [r], min(n, 300) - 1\n    return r", head)
+    other = q(deep.partition(":\n    ")[2].replace("return r", "return r if n != 5 else []"), head)
+    within = q("r: list = [n]\n    if n == 7: r.append(r)\n    return r", head)
+
+    async def body(checker: PythonChecker) -> list[Verdict]:
+        return [
+            await checker.attack(deep, same, "f"),
+            await checker.attack(deep, other, "f"),
+            await checker.attack(q("return [n]", head), within, "f"),
+        ]
+
+    kinds = [verdict.kind for verdict in checked(body, work=400_000, timeout_s=0.5)]
+    assert kinds == ["not refuted", "refuted", "no outcome"]
+
+
 def test_programs_are_refused_by_name_before_use() -> None:
     cases = {
         "def f(n: int) -> int:\n    return n": "compiles",

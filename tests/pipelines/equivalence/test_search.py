@@ -7,6 +7,7 @@ import ast
 import asyncio
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -36,8 +37,8 @@ SOME = 8_000_000  # steps of a search that finds nothing and uses them all; a ru
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "differences.py"
 
 
-def f(body: str, head: str = "n: int) -> int") -> str:
-    return f"def f({head}:\n    {body}"
+def f(body: str, head: str = "n: int) -> int", before: str = "") -> str:
+    return f"{before}def f({head}:\n    {body}"
 
 
 def checked(body: Callable[[PythonChecker], Awaitable[Any]], **options: Any) -> Any:
@@ -63,6 +64,8 @@ FERMAT = (
     f("if n < 2 or n > 2000: return False\n    return pow(2, n, n) == 2 % n", "n: int) -> bool"),
 )
 TWO = "a: int, b: int) -> int"
+WORDS = "s: str, t: str) -> bool"
+LISTS = "a: list[int], b: list[int]) -> bool"
 BOOLS = "a: bool, b: bool) -> bool"
 ONE_BOOL = "n: int, up: bool) -> int"
 DIFFERENT = {
@@ -83,6 +86,30 @@ DIFFERENT = {
             "m = max(xs, default=0)\n    if m == 7777: xs.sort()\n    return m",
             "xs: list[int]) -> int",
         ),
+    ),
+    "words that are no anagrams": (
+        f("return sorted(s) == sorted(t)", WORDS),
+        f("return set(s) == set(t) and len(s) == len(t)", WORDS),
+    ),
+    "lists of one sum": (
+        f("return sorted(a) == sorted(b)", LISTS),
+        f("return (len(a), sum(a)) == (len(b), sum(b))", LISTS),
+    ),
+    "the order of a sum": (
+        f("return sum(xs)", "xs: list[float]) -> float"),
+        f("return sum(xs[::-1])", "xs: list[float]) -> float"),
+    ),
+    "digits beyond ASCII": (
+        f("return s.isdigit()", "s: str) -> bool"),
+        f("return s != '' and set(s) <= set('0123456789')", "s: str) -> bool"),
+    ),
+    "a letter that hangs on its place": (
+        f("return s.lower()", "s: str) -> str"),
+        f("return ''.join(c.lower() for c in s)", "s: str) -> str"),
+    ),
+    "more digits than a Decimal keeps": (
+        f("return int(Decimal(n) + 0)", before="from decimal import Decimal\n"),
+        f("return n"),
     ),
     "an error": (f("return a // 3 + b", TWO), f("return a // 3 + b // (a * 5 + b != 7777)", TWO)),
 }
@@ -159,6 +186,35 @@ def test_not_refuted_says_how_many_inputs_stand_behind_it() -> None:
         assert verdict.passed and text in verdict.detail, verdict
         assert int(verdict.detail.split()[3]) >= count
     assert "all" not in attacked(pairs[:1], work=0)[0].detail
+
+
+@jail
+def test_what_is_said_to_be_tried_whole_was_compared_whole() -> None:
+    """Where P recurs too deep it has no outcome, and Q, which would take for ever, is not asked."""
+    deep = "def g(k: int) -> int:\n        return 0 if k < 1 else 1 + g(k - 1)\n    return g(n)"
+    pairs = [
+        (f(deep), f("return max(n, 0)")),
+        (f(deep), f("return max(n, 0) + (n > 3000 and sum(range(2 ** 62)))")),
+        (f(deep.replace("n)", "a + b)"), TWO), f("return max(a + b, 0)", TWO)),
+    ]
+    for verdict in attacked(pairs, work=SOME):
+        whole = re.search(
+            r"the same on (\d+) inputs(?:, all integers from -(\d+))?", verdict.detail
+        )
+        assert verdict.passed and whole is not None, verdict
+        assert int(whole[1]) > 10_000 and int(whole[2] or 0) < 1000, verdict
+
+
+@jail
+def test_what_is_no_data_on_few_inputs_is_no_equal() -> None:
+    """A list with an iterator in it, or with itself, where P's is a plain one."""
+    rare, head = "n * 7919 % 10007 == 5", "n: int) -> list"
+    within = f"r: list = [n]\n    if {rare}: r[0] = r\n    return r"
+    pairs = [
+        (f("return [n]", head), f(f"return [iter(()) if {rare} else n]", head)),
+        (f("return [n]", head), f(within, head)),
+    ]
+    assert [v.kind for v in attacked(pairs, work=SOME)] == ["not data", "no outcome"]
 
 
 @jail

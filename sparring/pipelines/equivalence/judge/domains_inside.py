@@ -36,13 +36,13 @@ def whole_line(search: Search, work: int) -> str:
         return [list(v) for v in itertools.product(*columns[:at], [n], *columns[at + 1 :])]
 
     costs = search.cost(lambda size: [*inputs(size), *inputs(-size)])
-    reached, low = -1, -1
+    reached, low, whole = -1, -1, True
     for size, cost in costs:
         block = [v for n in outward(size) if abs(n) > low for v in inputs(n)]
         if search.done or search.work + cost * len(block) > work:
             break
-        search.compare_all(block, cost)
-        reached = low = size
+        whole = search.compare_all(block, cost) == len(block) and whole
+        reached, low = size if whole else reached, size
     return "" if reached < 1 or search.done else f"all integers from {-reached} to {reached}"
 
 
@@ -65,7 +65,7 @@ def plane(search: Search, work: int) -> str:
     while square > 3 and dear(square) * (2 * square + 1) ** 2 > work / 4:
         square = square * 3 // 4
     pairs = ([x, y] for x in outward(square) for y in outward(square))
-    search.compare_all(pairs, dear(square))
+    whole = search.compare_all(pairs, dear(square)) == (2 * square + 1) ** 2
     for text in search.equations:
         points = roots(text, limit, list(outward(limit)))
         most = work // (4 * len(search.equations) * dear(limit))
@@ -80,7 +80,7 @@ def plane(search: Search, work: int) -> str:
         if search.done or search.work - start + dear(limit) * 4 * limit > work:
             break
         search.compare_all((v for n in outward(limit) for v in line(n)), dear(limit))
-    return "" if search.done else f"all pairs of integers from {-square} to {square}"
+    return f"all pairs of integers from {-square} to {square}" if whole and not search.done else ""
 
 
 def follow(search: Search, key: Key, limit: int, last_work: int) -> None:
@@ -166,8 +166,9 @@ def run_search(search: Search, request: dict[str, Any]) -> str:
     if not search.done and names == ["int", "int"]:
         return plane(search, request["wide_work"])
     if not search.done and small and integers == 0 and len(names) <= 12:
-        search.compare_all([list(v) for v in itertools.product(*map(_every, names))], CALL)
-        return "" if search.done else "all inputs there are"
+        every = [list(v) for v in itertools.product(*map(_every, names))]
+        whole = search.compare_all(every, CALL) == len(every)
+        return "all inputs there are" if whole and not search.done else ""
     return ""
 
 

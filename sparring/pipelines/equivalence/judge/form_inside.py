@@ -33,9 +33,10 @@ def number(value: float) -> str:
 
 
 def form(value: Any, depth: int = 0) -> list[Any]:
-    """A value with its type, as nested lists of text: equal forms, and only they, are the same."""
+    """A value with its type, as nested lists of text: equal forms, and only they, are the same.
+    What is nested too deeply, or within itself, has none, as a recursion that goes too deep."""
     if depth > DEPTH:
-        raise NotData("nested too deeply")
+        raise RecursionError("nested too deeply")
     kind = type(value)
     name = kind.__name__
     if value is None or kind in (bool, str, bytes, bytearray, decimal.Decimal, fractions.Fraction):

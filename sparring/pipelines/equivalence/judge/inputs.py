@@ -23,6 +23,8 @@ from sparring.pipelines.equivalence.judge.signature import Signature, Type
 INSTALL = "pip install 'sparring[equivalence]'"
 _MOST_EDGES = 150
 _LONGEST = 1000  # characters of an input; others cost time and show nothing more
+_MADE: dict[str, Callable[[list[Any]], Any]]
+_MADE = {"str": "".join, "bytes": bytes, "list": list, "tuple...": tuple}
 _SIZES = (2, 250)  # constants in these bounds may be meant as a length
 _DRAWING = Lock()  # held while Hypothesis draws for us: meanwhile it does so for all threads
 
@@ -38,8 +40,9 @@ def need_tool(module: str, what: str) -> None:
 
 Constants = dict[str, list[Any]]  # type's name -> values
 
-# 2 ** 53 + 1 is no float, and the square root of the next one is rounded up by floats.
-_LARGE = [2**53 + 1, (2**26 + 1) ** 2 - 1, 10**18 - 1]
+# 2 ** 53 + 1 is no float, the square root of the next one is rounded up by floats, and the last has
+# more digits than a Decimal keeps.
+_LARGE = [2**53 + 1, (2**26 + 1) ** 2 - 1, 10**18 - 1, 10**30 + 1]
 _INTS = [0, 1, -1, 2, -2, 3, 7, 10, -10, 12, 97, 100, 255, 256, 2**31, -(2**31), 2**63, -(2**63)]
 _FLOATS = [
     *(0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, 0.1, 1e-9, 1e16, 2.0**53, -1e300, 1e308),
@@ -62,6 +65,7 @@ _STRINGS = [
         "Zz9",
         "\ud800",
     ),
+    *("²", "٣", "½", "aΣ", "ǆ", "\xa0", "a\u2028b"),  # digits, letters, spaces beyond ASCII
 ]
 _EDGES: dict[str, list[Any]] = {
     "int": [*_INTS, *_LARGE],
@@ -82,7 +86,8 @@ def inputs_for(
     rng = random.Random(derive(seed, str(signature)))
     by_text: dict[str, list[Any]] = {}
     drawn = [*_edges(signature, constants, rng), *_drawn(signature, count, seed)]
-    drawn += _mixed(signature, constants, max(30, count // 2), rng)
+    mixed = _mixed(signature, constants, max(30, count // 2), rng)
+    drawn += [*mixed, *_of_one_another(signature, mixed, rng)]
     for values in sorted(drawn, key=lambda values: len(repr(values))):
         text = repr(values)
         if len(text) <= _LONGEST:
@@ -223,10 +228,12 @@ def _mixed(
     """Small values that meet: equal arguments, elements that are arguments too."""
     inputs = []
     for _ in range(count):
+        letters = rng.choice(("ab c1", "ab"))  # of two, many repeat
         small: Constants = {
             "int": rng.sample([*range(-3, 13), *constants["int"]], 3),
-            "float": [float(rng.randint(-4, 8)) / 2 for _ in range(3)],
-            "str": ["".join(rng.choices("ab c1", k=rng.randint(0, 5))) for _ in range(3)],
+            # Halves meet, and tenths are rounded: their sum depends on the order.
+            "float": [rng.randint(-4, 8) / rng.choice((2, 10)) for _ in range(3)],
+            "str": ["".join(rng.choices(letters, k=rng.randint(0, 5))) for _ in range(3)],
             "bool": [False, True],
             "bytes": [bytes(rng.choices(range(97, 100), k=rng.randint(0, 4))) for _ in range(3)],
             "complex": [complex(rng.randint(-2, 2), rng.randint(-2, 2))],
@@ -234,6 +241,25 @@ def _mixed(
         }
         inputs.append([_small(kind, small, rng) for kind in signature.types])
     return inputs
+
+
+def _of_one_another(
+    signature: Signature, inputs: list[list[Any]], rng: random.Random
+) -> Iterator[list[Any]]:
+    """An argument of another's parts, in another order, with some for others, or of the same sum:
+    as two words are that might be anagrams."""
+    kinds = [kind if kind.name in _MADE else None for kind in signature.types]
+    for i, j in itertools.combinations(range(len(kinds)), 2):
+        of_kind = kinds[i] is not None and kinds[i] == kinds[j]
+        for values in inputs if of_kind else ():
+            parts = list(values[i])
+            if len(parts) < 3:
+                continue
+            made = [rng.sample(parts, len(parts)), rng.choices(parts, k=len(parts))]
+            if kinds[i] == Type("list", (Type("int"),)):
+                made.append([parts[0] + 1, *parts[1:-1], parts[-1] - 1])
+            for others in made:
+                yield [*values[:j], _MADE[signature.types[j].name](others), *values[j + 1 :]]
 
 
 def _small(kind: Type, pool: Constants, rng: random.Random) -> Any:

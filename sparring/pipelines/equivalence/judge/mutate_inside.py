@@ -29,7 +29,7 @@ class Mutator:
             case "int":
                 return rng.randint(-9, 99)
             case "float":
-                return rng.randint(-9, 99) / 4
+                return rng.randint(-9, 99) / rng.choice((4, 10))
             case "bool":
                 return rng.random() < 0.5
             case "complex":

@@ -130,16 +130,23 @@ class Search:
             self.judge(values, of_p, of_q, mine, theirs)
 
     def judge(self, values: Values, of_p: Any, of_q: Any, mine: Any, theirs: Any) -> None:
+        try:
+            equal = alike(of_p, of_q) and (self.immutable or alike((0, mine), (0, theirs)))
+        except (NotData, RecursionError):
+            if has_form([of_p[1], mine]):  # and Q's has none
+                self.lost.append(values)
+            return
         self.compared += 1
-        if not alike(of_p, of_q) or (not self.immutable and not alike((0, mine), (0, theirs))):
+        if not equal:
             self.different.append(values)
 
     # many inputs at once, without counting
 
-    def compare_all(self, inputs: Iterable[Values], cost: int) -> None:
+    def compare_all(self, inputs: Iterable[Values], cost: int) -> int:
         """Every input, in chunks under a timer of the processor. `cost`: steps of one, which were
-        measured. Ends early at a difference."""
-        inputs = iter(inputs)
+        measured. Ends early at a difference. How many were compared: those on which both came to
+        something."""
+        inputs, first = iter(inputs), self.compared
         while not self.done and (chunk := list(itertools.islice(inputs, CHUNK))):
             before = (self.tried, self.compared, len(self.different))
             if not (self.next_turn() and self.compare_chunk(chunk)):
@@ -150,6 +157,7 @@ class Search:
                     if not self.done:
                         self.compare_counting(values)
             self.work += cost * len(chunk)
+        return self.compared - first
 
     def compare_chunk(self, chunk: list[Values]) -> bool:
         """Whether it came to its end in time."""
@@ -161,7 +169,8 @@ class Search:
                     mine, theirs = values, values
                     if not self.immutable:
                         mine, theirs = fresh(values), fresh(values)
-                    of_p, of_q = outcome_of(p, mine), outcome_of(q, theirs)
+                    of_p = outcome_of(p, mine)
+                    of_q = outcome_of(q, theirs) if of_p is not None else None
                     if timer.fired:
                         break
                     self.tried += 1
@@ -272,16 +281,23 @@ def outcome_of(function: Callable[..., Any], arguments: Values) -> tuple[str, An
 
 
 def alike(a: tuple[Any, Any], b: tuple[Any, Any]) -> bool:
-    """What `form` would say, by a shorter way for most values."""
+    """What `form` would say, by a shorter way for most values; it raises what `form` raises."""
     (kind, x), (other, y) = a, b
     if kind != other or type(x) is not type(y):
         return False
     if type(x) in (int, str, bool, bytes) or x is None:
         return x == y
+    if type(x) in (list, tuple) and {*map(type, x), *map(type, y)} <= {int, str}:
+        return bool(x == y)
+    return form(x) == form(y)
+
+
+def has_form(value: Any) -> bool:
     try:
-        return form(x) == form(y)
+        form(value)
     except (NotData, RecursionError):
-        return True  # refused elsewhere
+        return False
+    return True
 
 
 def tuple_distance(a: tuple[Any, ...], b: tuple[Any, ...]) -> float | None:
