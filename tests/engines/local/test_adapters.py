@@ -10,6 +10,7 @@ from test_runner import OPENINGS, digits, runner_of, same, talk
 from sparring.engines.local import decoder, row_counts
 from sparring.engines.local.decoder import CPU_ADAPTER_ROWS, in_pieces
 from sparring.engines.local.engine import TransformersEngine
+from sparring.models.policies import slot_name
 
 
 def test_adapters_share_a_batch_and_keep_their_voices(make_policies):
@@ -40,7 +41,9 @@ def test_adapters_keep_their_positions_when_weights_move(make_policies):
         for name in names:  # one after another, as the turns of a game
             plain = asyncio.run(talk(TransformersEngine(policies, graphs=False), 1, (name,)))
             same(asyncio.run(talk(engine, 1, (name,))), plain)
-    assert counts == [["third"]], "once, when nobody had asked for the other for a whole round"
+    assert counts == [[slot_name("third")]], (
+        "once, when nobody had asked for the other for a whole round"
+    )
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(128, 4), (4, 384), (1536, 8), (16, 3072)])
@@ -60,7 +63,7 @@ def test_the_trial_of_numbers_of_rows_sees_adapters_that_have_not_learned_yet(
     """They are zero, and what a library does to them would not show until they have."""
     policies = make_policies("lora", ("main", "rival"), spread=0)
     runner = runner_of(TransformersEngine(policies))
-    runner.adapter("main", (0, 0))
+    runner.adapter(slot_name("main"), (0, 0))
 
     def rounds_otherwise(x, weight, step, most):
         return F.linear(x, weight) * (1 + 1e-6 * (len(x) == 8))

@@ -314,7 +314,7 @@ class Criticised(Game):
             await asyncio.sleep(0)  # its request is waiting before anybody judges
             await table.judge(begun)
             await table.judge(checked_panel())
-        return Outcome(s=1.0)
+        return Outcome(s=1.0, critic=0.0)
 
 
 @pytest.mark.parametrize("graphs", [None, False], ids=["paged", "plain"])
