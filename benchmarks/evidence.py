@@ -205,6 +205,10 @@ ROWS = {
         "equivalence", "SmolLM2", "Alice's pairs, mean difficulty for Bob ↑",
         "equivalence/mean_difficulty", "equivalence", ALICE,
     ),
+    "equivalence-nano": Row(
+        "equivalence, both seats", "nano", "Alice's pairs, mean difficulty for Bob ↑",
+        "equivalence/mean_difficulty", "equivalence-nano", then="pairs.py {run}",
+    ),
     "mathematics": Row(
         "mathematics", "SmolLM2", "GSM8K ↑", "eval_dpo/pass_rate", "coherent-math", GSM8K,
         before="eval_base/pass_rate",

@@ -63,16 +63,13 @@ async def examine(
 
     async def ask(index: int, pair: Known, swapped: bool) -> dict[str, Any]:
         programs = (pair.q, pair.p) if swapped else (pair.p, pair.q)
+        prompt = words.bob_prompt(pair.language, style, *programs)
+        system = words.system_of("bob", style)
+        before = [] if system is None else [{"role": "system", "content": system}]
         request = Request(
             seat="bob",
             policy=policy,
-            messages=[
-                {"role": "system", "content": words.BOB_SYSTEM},
-                {
-                    "role": "user",
-                    "content": words.bob_prompt(pair.language, style, *programs),
-                },
-            ],
+            messages=[*before, {"role": "user", "content": prompt}],
             sampling=Sampling(temperature=0.0, max_tokens=max_tokens),
             seed=derive(seed, pair.id, swapped),
             order=(index, int(swapped)),

@@ -15,6 +15,7 @@ from pydantic import Field
 from sparring.core.answers import check_style
 from sparring.core.errors import nearest
 from sparring.core.game import Game, Outcome
+from sparring.core.scripted import STRONG
 from sparring.core.table import Table
 from sparring.core.types import Task, Verdict, View, VoidGame, derive
 from sparring.judge.python.programs import shipped_task
@@ -37,6 +38,7 @@ from sparring.pipelines.equivalence.programs import (
 )
 from sparring.pipelines.equivalence.prompts import SEQ, SINQ
 from sparring.run.games import Count, Seconds, Share, Tokens
+from sparring.tasks.code import one_return
 
 ACCEPTED, REJECTED = "accepted", "rejected"
 # A program's own fault, whatever its verdict is called.
@@ -149,8 +151,8 @@ class Equivalence(Game):
             return Outcome(alice=-1, bob=0, facts={**facts, "end": REJECTED})
         if branch == SINQ and self.language == "python" and self.crosshair_paths > 0:
             facts["crosshair_input"] = await table.judge(self._seek(p, facts["q"], function))
-        answers = await self._ask(p, facts["q"], table)
         truth = branch == SEQ
+        answers = await self._ask(p, facts["q"], truth, table)
         right = sum(answer is truth for _, answer, _ in answers)
         difficulty = 10 * (1 - right / len(answers))
         facts |= {
@@ -204,22 +206,22 @@ class Equivalence(Game):
     ) -> bool:
         """Alice's tries for Q, each with what was wrong with the last; true when one was taken."""
         alice = table["alice"]
-        prompt = words.alice_prompt(self.language, branch, p, function, target)
+        prompt = words.alice_prompt(self.language, branch, p, function, target, self.style)
         facts["alice_prompt"] = prompt
+        line = words.terse_line(p, self.style)
         most = self.alice_tokens
         why = Verdict("fail")
         for number in range(1, self.tries + 1):
             tried = {row["q"].strip() for row in facts["rejected"]}
             view = await self._view(alice.policy, p, function, branch, table, number, tried)
             if number == 1:
-                turn = await alice.act(
-                    prompt, system=words.ALICE_SYSTEM, view=view, max_tokens=most
-                )
+                system = words.system_of("alice", self.style)
+                turn = await alice.act(prompt, system=system, view=view, max_tokens=most)
             else:
                 turn = await alice.reply(
                     words.refusal(why.kind, why.detail), view=view, max_tokens=most
                 )
-            proposal = words.read_proposal(turn.text, self.language, branch)
+            proposal = words.read_proposal(turn.text, self.language, branch, line)
             facts["tries"] = number
             why = await self._rule(p, function, branch, proposal, table)
             if why.passed and branch == SEQ and self.proved:
@@ -297,7 +299,9 @@ class Equivalence(Game):
             message = words.refusal(verdict.kind, verdict.detail)
         return verdict
 
-    async def _ask(self, p: str, q: str, table: Table) -> list[tuple[bool, bool | None, str]]:
+    async def _ask(
+        self, p: str, q: str, truth: bool, table: Table
+    ) -> list[tuple[bool, bool | None, str]]:
         """Bob's judgements, each on its own, in either order of the programs by turns."""
         first = derive(table.seed, "order") % 2
 
@@ -305,11 +309,14 @@ class Equivalence(Game):
             swapped = (number + first) % 2 == 1
             pair = (q, p) if swapped else (p, q)
             prompt = words.bob_prompt(self.language, self.style, *pair)
-            view = View({"pair": pair}, ("yes", "no") if self.style != "terse" else ("y", "n"))
-            bob = table["bob"].fork()
-            turn = await bob.act(
-                prompt, system=words.BOB_SYSTEM, view=view, max_tokens=self.bob_tokens
+            right = words.bob_output(truth, self.style)
+            view = View(
+                {"pair": pair, "right": right},
+                ("yes", "no") if self.style != "terse" else ("y", "n"),
             )
+            bob = table["bob"].fork()
+            system = words.system_of("bob", self.style)
+            turn = await bob.act(prompt, system=system, view=view, max_tokens=self.bob_tokens)
             return swapped, words.read_answer(turn.text, self.style), turn.text
 
         return list(await asyncio.gather(*(judged(n) for n in range(self.samples))))
@@ -326,17 +333,18 @@ class Equivalence(Game):
     ) -> View | None:
         """What a scripted Alice says: a rewrite by rule that was not refused before, with an input
         of the attack."""
-        if policy != "scripted":
+        if policy not in STRONG:
             return None
         rng = random.Random(derive(table.seed, "script", number))
         rewrites = script(self.language, p, function, branch == SEQ, rng)
-        for rule, q in [one for one in rewrites if one[1].strip() not in tried][:6]:
+        line = words.terse_line(p, self.style)
+        for rule, q in [r for r in rewrites if _sayable(r[1], line, tried)][:6]:
             if branch == SEQ:
-                return _scripted(rule, words.written(self.language, q))
+                return _scripted(rule, words.written(self.language, q, line=line))
             verdict = _not_broken(await table.judge(self._quietly("attack", p, q, function)))
             input = counterexample(verdict, function)
             if input is not None:
-                return _scripted(rule, words.written(self.language, q, input))
+                return _scripted(rule, words.written(self.language, q, input, line))
         return _scripted("none", "no rule fits")
 
     async def _quietly(self, verb: str, *given: str) -> _Ruling:
@@ -346,6 +354,10 @@ class Equivalence(Game):
     def scripted(self, view: View, seed: int) -> str:
         """Alice's rewrite by rule. There is no rule to judge by: Bob's answer is drawn."""
         return view.state.get("text") or random.Random(seed).choice(view.actions)
+
+    def perfect(self, view: View, seed: int) -> str:
+        """The same Alice, and a Bob who has been told what the checker said."""
+        return str(view.state.get("text") or view.state["right"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +369,11 @@ def _scripted_proofs(p: str, q: str, function: str) -> list[View]:
     from sparring.pipelines.equivalence.proofs_haskell import proofs
 
     return [_scripted("proof", words.fenced("haskell", proof)) for proof in proofs(p, q, function)]
+
+
+def _sayable(q: str, line: tuple[str, str] | None, tried: set[str]) -> bool:
+    """Whether a rewrite is new, and where Alice is terse of one line, as P is."""
+    return q.strip() not in tried and (line is None or (one_return(q) or ("",))[0] == line[0])
 
 
 def _scripted(rule: str, text: str) -> View:

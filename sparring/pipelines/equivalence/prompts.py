@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sparring.tasks.code import one_return
+
 SEQ, SINQ = "seq", "sinq"  # the branches: equivalent with a proof, inequivalent with an input
 
 ALICE_SYSTEM = "You are Alice. You rewrite programs, and a machine checks what you claim of them."
 BOB_SYSTEM = "You are Bob. You judge whether two programs are semantically equivalent."
+SYSTEMS = {"alice": ALICE_SYSTEM, "bob": BOB_SYSTEM}
 TERSE = {"y": True, "n": False}
 PLAIN = {"yes": True, "no": False}
 
@@ -36,8 +39,22 @@ class Proposal:
     wrong: str = ""
 
 
-def alice_prompt(language: str, branch: str, p: str, function: str, target: float | None) -> str:
+def terse_line(p: str, style: str) -> tuple[str, str] | None:
+    """P's header and returned expression, where terse players see and write only the latter."""
+    return one_return(p) if style == "terse" else None
+
+
+def system_of(seat: str, style: str) -> str | None:
+    """The system prompt of a seat; terse players have none."""
+    return None if style == "terse" else SYSTEMS[seat]
+
+
+def alice_prompt(
+    language: str, branch: str, p: str, function: str, target: float | None, style: str = "short"
+) -> str:
     """The task of one branch. `target` is how hard the pair should be for Bob, 0 to 10."""
+    if line := terse_line(p, style):
+        return f"{line[1]}\n{'=' if branch == SEQ else '!'}{target:g}\n"
     name = language.capitalize()
     lines = [
         f"Here is a {name} function `{function}`, the program P:",
@@ -81,8 +98,17 @@ def refusal(kind: str, detail: str) -> str:
     return f"That was not accepted ({kind}): {detail}\nTry again, in the same form."
 
 
-def read_proposal(text: str, language: str, branch: str) -> Proposal:
-    """Q, and in an inequivalence the input, from a reply in the form that was asked for."""
+def read_proposal(
+    text: str, language: str, branch: str, line: tuple[str, str] | None = None
+) -> Proposal:
+    """Q, and in an inequivalence the input, from a reply in the form that was asked for; `line` is
+    P's, where the reply is terse."""
+    if line:
+        returned, mark, arguments = text.partition(";")
+        q = f"{line[0]}\n    return {' '.join(returned.split())}\n"
+        if bool(mark) != (branch == SINQ):
+            return Proposal(q, wrong="; and an input follow what differs, and nothing else")
+        return Proposal(q, f"[{arguments.strip()}]" if mark else None)
     code = block(text, language)
     if code is None:
         return Proposal(wrong=f"there is no closed ```{language} block")
@@ -104,14 +130,22 @@ def fenced(language: str, code: str) -> str:
     return f"```{language}\n{code.strip()}\n```"
 
 
-def written(language: str, q: str, input: str | None = None) -> str:
-    """A proposal in the form that is asked for, as a program writes it."""
+def written(
+    language: str, q: str, input: str | None = None, line: tuple[str, str] | None = None
+) -> str:
+    """A proposal in the form that is asked for, as a program writes it; `line` as above."""
+    if line:
+        returned = q.removeprefix(f"{line[0]}\n    return ").strip()
+        return returned + (f";{input.strip()[1:-1]}" if input is not None else "")
     given = f"\nINPUT: {input}" if input is not None else ""
     return fenced(language, q) + given
 
 
 def bob_prompt(language: str, style: str, first: str, second: str) -> str:
     if style == "terse":
+        one, other = terse_line(first, style), terse_line(second, style)
+        if one and other and one[0] == other[0]:
+            return f"{one[1]}\n{other[1]}\n"
         return f"{first.strip()}\n{second.strip()}\n"
     name = language.capitalize()
     ask = (

@@ -58,7 +58,9 @@ class EquivalenceTeacher(Teacher):
             seed=derive(self.config.seed, "buffer", iteration),
         )
         for episode in taken:
-            self.records[ALICE] += alice_records(episode, predict=self.keep.predict)
+            self.records[ALICE] += alice_records(
+                episode, self.game.style, predict=self.keep.predict
+            )
             self.records[BOB] += bob_records(episode, self.game.style)
         stats = round_stats(episodes, accepted, taken)
         stats |= {f"{seat}_records": len(records) for seat, records in self.records.items()}
@@ -127,17 +129,19 @@ def earlier(source: str | None) -> list[Record]:
     return records
 
 
-def alice_records(episode: Episode, *, predict: bool = False) -> list[Record]:
+def alice_records(episode: Episode, style: str, *, predict: bool = False) -> list[Record]:
     """Alice's corrected prompt and her reply: her prompt with the difficulty that was
     measured in the place of the one that was wished for."""
     facts = episode.facts
     language, branch = facts["language"], facts["branch"]
     prompt = words.alice_prompt(
-        language, branch, facts["p"], facts["function"], facts["difficulty"]
+        language, branch, facts["p"], facts["function"], facts["difficulty"], style
     )
     known = {"id": episode.id, "branch": branch, "difficulty": facts["difficulty"]}
-    output = words.written(language, facts["q"], facts["input"])
-    records = [_record(words.ALICE_SYSTEM, prompt, output, task="rewrite", **known)]
+    output = words.written(
+        language, facts["q"], facts["input"], words.terse_line(facts["p"], style)
+    )
+    records = [_record(words.system_of(ALICE, style), prompt, output, task="rewrite", **known)]
     if facts.get("proof"):
         # A conversation of one message: the proof is learned as the answer to P, Q and the wish.
         asked = f"{prompt}\n{output}\n{words.proof_prompt(facts['function'])}"
@@ -163,12 +167,12 @@ def bob_records(episode: Episode, style: str) -> list[Record]:
         prompt = words.bob_prompt(facts["language"], style, *pair)
         output = own[0] if own and style == "reason" else words.bob_output(truth, style)
         known = {"id": episode.id, "branch": facts["branch"], "difficulty": facts["difficulty"]}
-        records.append(_record(words.BOB_SYSTEM, prompt, output, task="judge", **known))
+        records.append(_record(words.system_of(BOB, style), prompt, output, task="judge", **known))
     return records
 
 
-def _record(system: str, user: str, output: str, **known: Any) -> Record:
-    return {"system_prompt": system, "user_prompt": user, "output": output, **known}
+def _record(system: str | None, user: str, output: str, **known: Any) -> Record:
+    return {"system_prompt": system or "", "user_prompt": user, "output": output, **known}
 
 
 def balanced(records: Sequence[Record]) -> list[float]:

@@ -20,6 +20,7 @@ from sparring.engines.players import Players
 from sparring.judge.sandbox import probe
 from sparring.models.trained import ADAPTER_WEIGHTS, find_trained
 from sparring.pipelines.equivalence.game import Equivalence
+from sparring.pipelines.equivalence.prompts import terse_line, written
 from sparring.run.config import load_recipe
 from sparring.run.rundir import read_lines
 from sparring.training.loop import train
@@ -68,8 +69,10 @@ def test_what_is_accepted_becomes_her_records_and_moves_her(played: Path) -> Non
         records = rows(folder / "alice_training_data.jsonl")
         assert len(records) == summary["alice_records"] >= summary["accepted"] > 0
         accepted = rows(folder / "iteration_data.jsonl")
-        said = {record["id"]: record["output"] for record in records}
-        assert all(row["q"].strip() in said[row["id"]] for row in accepted)
+        outputs = {record["id"]: record["output"] for record in records}
+        for row in accepted:  # of P's of one line she writes only what Q returns
+            one = terse_line(row["p"], "terse")
+            assert written("python", row["q"], row.get("input"), one) == outputs[row["id"]]
         assert line["learn/alice/steps"] > 0 and line["learn/alice/grad_norm"] > 0
     sizes = [len(rows(p)) for p in sorted(played.glob("iteration_*/alice_training_data.jsonl"))]
     assert len(sizes) == 2 and sizes[0] < sizes[1]  # cumulative

@@ -115,11 +115,12 @@ def episode(branch: str, difficulty: float, answers: list[Any], **facts: Any) ->
 
 
 def test_alices_record_carries_the_difficulty_that_was_measured() -> None:
-    rewrite, predict = alice_records(episode("sinq", 3.0, []), predict=True)
+    rewrite, predict = alice_records(episode("sinq", 3.0, []), "short", predict=True)
     assert "10 (nobody): 3\n" in rewrite["user_prompt"]
     assert rewrite["output"].endswith("INPUT: []") and "```python" in rewrite["output"]
     assert predict["output"] == "3" and "not equivalent" in predict["user_prompt"]
-    proved = alice_records(episode("seq", 3.0, [], proof="lemma = ()", language="haskell"))
+    proof = episode("seq", 3.0, [], proof="lemma = ()", language="haskell")
+    proved = alice_records(proof, "short")
     assert [record["task"] for record in proved] == ["rewrite", "prove"]
     assert "lemma = ()" in proved[1]["output"]
 
