@@ -8,8 +8,8 @@ from collections.abc import Callable
 from sparring.core.game import Game
 from sparring.core.types import Request, Turn, View
 
-STRONG = ("perfect", "scripted")
-PROGRAMS = ("random", *STRONG)  # what games themselves can play
+RANDOM, STRONG = "random", ("perfect", "scripted")
+PROGRAMS = (RANDOM, *STRONG)  # what games themselves can play
 Script = Callable[[Request], str]
 
 

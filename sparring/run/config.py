@@ -87,8 +87,8 @@ class CreditConfig(Section):
 
 
 class ImitationConfig(Section):
-    """How policies that begin with `scripted:GAMES`, `perfect:GAMES` or `demonstrations:FILE` are
-    fitted to these before the first iteration."""
+    """How policies that begin with `PROGRAM:GAMES` or `demonstrations:FILE` are fitted to these,
+    before the first iteration."""
 
     epochs: int = Field(3, ge=1)
     lr: float | None = Field(None, gt=0)  # where a linear decay to 0 begins; None: learn.lr

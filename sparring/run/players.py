@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from sparring.core.game import Game
     from sparring.run.config import Config, OpponentsConfig
 
-IMITATED = ("scripted", "perfect", "demonstrations")
+DEMONSTRATIONS = "demonstrations"
+IMITATED = (*PROGRAMS, DEMONSTRATIONS)
 _NAME = re.compile(r"[A-Za-z]\w*([.-]\w+)*")
 
 
@@ -119,7 +120,7 @@ def imitated(policy: str) -> tuple[str, str] | None:
 def check_imitated(begin: Mapping[str, str]) -> None:
     for name, policy in begin.items():
         kind, source = imitated(policy) or ("", "")
-        if kind in ("scripted", "perfect") and not (source.isdigit() and int(source) > 0):
+        if kind in PROGRAMS and not (source.isdigit() and int(source) > 0):
             raise ConfigError(
                 f"begin.{name}={policy}: {kind}:GAMES wants a number of games, as in {kind}:2000"
             )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,6 +18,7 @@ _FENCE = re.compile(
 )
 _FENCES = re.compile(r"^[ \t]*```[ \t]*(\w*)", re.MULTILINE)
 _ONE_RETURN = re.compile(r"(def [^\n]*:)\n\s+return ([^\n]*)\s*\Z")
+UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # what compiling raises
 _PYTHON = ("", "python", "python3", "py")
 
 
@@ -76,14 +79,21 @@ def is_empty(code: str) -> bool:
     return all(not line or line.startswith("#") for line in lines)
 
 
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """Compile what a model wrote: its odd escapes and literals are not our user's business."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def parsed(text: str) -> ast.Module | None:
     """Python as a tree, or None where it is none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a model's odd escapes are not our user's business
-        try:
+    try:
+        with unwarned():
             return ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+    except UNPARSABLE:
+        return None
 
 
 @lru_cache(maxsize=4096)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
 from sparring.core.game import opened
-from sparring.core.scripted import ScriptedEngine, program_of
+from sparring.core.scripted import RANDOM, ScriptedEngine, program_of
 from sparring.core.types import (
     Episode,
     Lesson,
@@ -28,7 +28,7 @@ from sparring.credit.samples import to_samples
 from sparring.run import checkpoint
 from sparring.run.config import Config
 from sparring.run.learning import LearnConfig
-from sparring.run.players import imitated, own_seating
+from sparring.run.players import DEMONSTRATIONS, imitated, own_seating
 from sparring.run.rundir import (
     RunDir,
     read_episodes,
@@ -90,7 +90,7 @@ def _lessons(parts: Parts, name: str, path: Path, games: dict[str, list[Episode]
     policies = parts.learner.policies.home(name)
     chat = Chat(policies.tokenizer)
     limit = policies.context
-    if kind == "demonstrations":
+    if kind == DEMONSTRATIONS:
         samples = as_samples(chat, read_demonstrations(source), name, limit)
     else:
         kept = path / FOLDER / _games_of(name)
@@ -158,13 +158,13 @@ def _job(parts: Parts, name: str, kind: str, index: int) -> Job:
     weights = [float(config.games[game].get("weight", 1.0)) for game in names]
     chosen = choose_game(names, weights, seed)
     game = parts.curriculum.level(chosen, index)
-    program = program_of(game, kind)
+    program = kind if kind == RANDOM else program_of(game, kind)
     if program is None:
         raise ConfigError(f"{chosen} has no {kind} player to imitate")
     seating = dict.fromkeys(game.seats, program)
     if game.zero_sum and index % 2:
         keeps = owned[chosen][index // 2 % len(owned[chosen])]
-        seating = {seat: program if seat == keeps else "random" for seat in game.seats}
+        seating = {seat: program if seat == keeps else RANDOM for seat in game.seats}
     if tasks := parts.tasks.get(chosen):
         task = choose_task(game.suited(tasks, seed), config.seed, index)
     else:

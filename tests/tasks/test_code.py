@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import warnings
 
@@ -10,9 +11,15 @@ import pytest
 from sparring.core.errors import ConfigError
 from sparring.core.types import Task
 from sparring.judge.python.judge import Judge
+from sparring.judge.python.plan import compiled
+from sparring.judge.python.programs import forbidden
 from sparring.judge.sandbox import probe
+from sparring.pipelines.equivalence.judge.crosshair import bare
+from sparring.pipelines.equivalence.judge.instrument import instrumented
+from sparring.pipelines.equivalence.judge.purity import parse
+from sparring.pipelines.equivalence.judge.signature import BadInput, read_input, signature_of
 from sparring.tasks import load_tasks
-from sparring.tasks.code import extract_code, formatted, is_empty, problem_of
+from sparring.tasks.code import extract_code, formatted, is_empty, parsed, problem_of
 
 
 @pytest.mark.parametrize(
@@ -89,3 +96,18 @@ def test_our_splits_share_no_problem() -> None:
         "train": 38,
         "test": 9,
     }
+
+
+def test_what_a_model_wrote_oddly_warns_nobody() -> None:
+    """Python warns where `1or 2` or `"\\d"` is compiled, on the terminal of whoever trains."""
+    odd = 'def f(x: int) -> bool:\n    return x == 1or "\\d" == "d"'
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(SyntaxError):  # a warning that became an error
+            compile(odd, "odd", "exec")
+        tree = parsed(odd)
+        assert tree is not None and isinstance(parse(odd), ast.Module)
+        assert "__reached__" in instrumented(odd) and bare(odd)
+        assert forbidden(odd) == "" and compiled((("tests", odd),))
+        with pytest.raises(BadInput, match="1 or 2"):  # of the input, and no warning
+            read_input("[1or 2]", signature_of(tree, "f"))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,16 @@ def test_every_other_opponent_of_a_zero_sum_game_is_random_and_not_imitated() ->
     ]
     for turn in (t for e in episodes for t in e.turns):
         assert turn.trainable == (turn.policy == "perfect")
+
+
+def test_the_rules_alone_are_shown_by_random_play() -> None:
+    parts = parts_of("kuhn", "begin.main=random:40")
+    shown = gather(parts, Path("nowhere"))
+    assert shown is not None
+    turns = [turn for episode in shown.games["main"] for turn in episode.turns]
+    assert {turn.policy for turn in turns} == {"random"} and len(shown.lessons) == len(turns)
+    first = Counter(episode.turns[0].text for episode in shown.games["main"])
+    assert len(first) == 2 and min(first.values()) > 8
 
 
 def test_imitation_is_measured_apart_from_what_self_play_adds(tmp_path: Path) -> None:

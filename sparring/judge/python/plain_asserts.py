@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from sparring.tasks.code import UNPARSABLE, unwarned
+
 _STRING = r"'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\""
 _NUMBER = r"\d[\d_]*+(?:\.[\d_]*+)?+(?:e[-+]?\d++)?+j?+(?!\w)"
 _LITERALS = rf"(?:[-\[\](){{}},: ]++|{_NUMBER}|{_STRING}|(?:True|False|None)(?!\w))*+"
@@ -67,11 +69,12 @@ def _lists(texts: list[str]) -> list[list[Any]] | None:
     """A list for each text of items of a literal. Brackets that close what another text or the
     enclosing `[` opened would change the number of lists or leave an operation behind."""
     try:
-        code = compile("[" + ",\n".join(f"[{text}]" for text in texts) + "]", "tests", "eval")
+        with unwarned():
+            code = compile("[" + ",\n".join(f"[{text}]" for text in texts) + "]", "tests", "eval")
         if not _OPERATIONS.issuperset(code.co_code[::2]):
             return None
         lists = eval(code, {"__builtins__": {}})
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+    except (*UNPARSABLE, TypeError):
         return None
     whole = len(lists) == len(texts) and all(type(one) is list for one in lists)
     return lists if whole else None

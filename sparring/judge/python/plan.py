@@ -20,6 +20,7 @@ from sparring.judge.python.expressions import MODULES, Value
 from sparring.judge.python.hoisting import Check, Hoisting, NotSimple
 from sparring.judge.python.names import BUILTINS, changes_values, global_names, shadowed
 from sparring.judge.python.plain_asserts import plain_asserts
+from sparring.tasks.code import unwarned
 
 MOST_TEXT = 1 << 20
 OWN_NAMES = BUILTINS | MODULES.keys() | {"check"}  # never the program's, unless it shadows them
@@ -151,7 +152,8 @@ def _parse(label: str, text: str, flags: int = ast.PyCF_ONLY_AST) -> Any:
     if len(text) > MOST_TEXT:
         raise BadTests(f"{label.strip('<>')} has {len(text)} characters; the most is {MOST_TEXT}")
     try:
-        return compile(text, label, "exec", flags, dont_inherit=True)
+        with unwarned():
+            return compile(text, label, "exec", flags, dont_inherit=True)
     except SyntaxError as error:
         raise BadTests(
             f"{label.strip('<>')} line {error.lineno} does not parse: {error.msg}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Collection
 from functools import lru_cache
 
@@ -12,6 +11,7 @@ from sparring.core.types import Task, Verdict, VoidGame
 from sparring.judge.python.judge import Execution, Judge
 from sparring.judge.python.ray import RayJudge
 from sparring.tasks import choose_task, load_tasks
+from sparring.tasks.code import parsed
 
 # Modules that are the same at any hour and on any machine, and lead to no other module.
 MODULES = (
@@ -60,12 +60,9 @@ def shipped_task(name: str, seed: int) -> Task:
 def forbidden(code: str, modules: Collection[str] = MODULES) -> str:
     """What in a program reaches beyond itself and some modules, or nothing: running twice shows
     most of that, but not what changes only from day to day or from machine to machine."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a model's odd escapes are not our user's business
-        try:
-            tree = ast.parse(code)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return ""  # the run will say what is wrong with it
+    tree = parsed(code)
+    if tree is None:
+        return ""  # the run will say what is wrong with it
     for node in ast.walk(tree):
         reason = _reaches(node, modules)
         if reason:

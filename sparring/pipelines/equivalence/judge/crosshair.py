@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sparring.judge.python.judge import Judge
 from sparring.pipelines.equivalence.judge.inputs import need_tool
 from sparring.pipelines.equivalence.judge.same import SAFETY_S, inside
+from sparring.tasks.code import unwarned
 
 # What CrossHair imports, for the jail to hold.
 PACKAGES = (
@@ -69,7 +70,8 @@ class CrossHair:
 
 def bare(source: str) -> str:
     """Without comments and docstrings, in which CrossHair would look for contracts."""
-    tree = ast.parse(source)
+    with unwarned():
+        tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef):
             first = node.body[0] if node.body else None

@@ -19,11 +19,11 @@ import re
 import statistics
 import string
 import typing
-import warnings
 from collections.abc import Collection, Iterator
 from types import ModuleType
 
 from sparring.judge.python.names import BUILTINS
+from sparring.tasks.code import UNPARSABLE, unwarned
 
 MOST_SOURCE = 20_000  # characters
 MOST_DEPTH = 100  # of nested syntax, which is walked here by functions that call themselves
@@ -114,13 +114,12 @@ def parse(source: str) -> ast.Module | str:
         return "there is no program"
     if len(source) > MOST_SOURCE:
         return f"it has {len(source)} characters; the most is {MOST_SOURCE}"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a model's odd escapes are not our user's business
-        try:
+    try:
+        with unwarned():
             tree = ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            line = getattr(error, "lineno", None)
-            return f"{getattr(error, 'msg', None) or error}" + (f" (line {line})" if line else "")
+    except UNPARSABLE as error:
+        line = getattr(error, "lineno", None)
+        return f"{getattr(error, 'msg', None) or error}" + (f" (line {line})" if line else "")
     return _unwieldy(tree) or tree
 
 

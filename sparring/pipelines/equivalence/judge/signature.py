@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparring.pipelines.equivalence.judge.mutate_inside import CONTAINERS
+from sparring.tasks.code import UNPARSABLE, unwarned
 
 SCALARS = ("int", "float", "bool", "str", "bytes", "complex", "None")
 MOST_LITERAL = 20_000  # characters of an input
@@ -224,11 +225,12 @@ def _literal(text: str) -> Any:
     if len(text) > MOST_LITERAL:
         raise BadInput(f"the input has {len(text)} characters; the most is {MOST_LITERAL}")
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        with unwarned():
+            tree = ast.parse(text.strip(), mode="eval")
         return _value(tree.body)
     except BadInput:
         raise
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+    except (*UNPARSABLE, TypeError) as error:
         raise BadInput(f"the input is no literal: {error!s:.200}") from None
 
 
