@@ -6,8 +6,6 @@ from test_evidence import load
 
 @pytest.fixture
 def bounds(monkeypatch):
-    load("generate", monkeypatch)
-    load("real_sizes", monkeypatch)
     return load("bounds", monkeypatch)
 
 

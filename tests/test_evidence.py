@@ -16,6 +16,7 @@ def load(name: str, monkeypatch):
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.syspath_prepend(FOLDER)
     spec.loader.exec_module(module)
     return module
 
