@@ -116,7 +116,7 @@ ROWS = {
         "kuhn/exact/exploitability", "kuhn",
         (
             "sampling.mask_actions=false", "begin.main=random:2000", "imitation.lr=1e-3",
-            "iterations=310",
+            "iterations=450", "learn.entropy_end=0.005",
         ),
     ),
     "leduc": Row(

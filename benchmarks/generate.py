@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+import itertools
 import json
 import random
 import statistics
@@ -93,10 +94,16 @@ def load(args: argparse.Namespace, device: str, dtype: str) -> Any:
     )
 
 
+_calls = itertools.count()
+
+
 def prompts(count: int, words: int) -> list[str]:
-    """Prompts that differ in their first word, so that nothing is shared by chance."""
+    """Prompts that differ in their first word from each other and from those of any other call, so
+    that nothing has been read before: in each round all of them are."""
+    call = next(_calls)
     return [
-        f"{i} " + " ".join(WORDS[(i + j) % len(WORDS)] for j in range(words)) for i in range(count)
+        f"{call}.{i} " + " ".join(WORDS[(i + j) % len(WORDS)] for j in range(words))
+        for i in range(count)
     ]
 
 
@@ -289,8 +296,11 @@ def make_ways(args: argparse.Namespace, policies: Any, texts: list[str]) -> Ways
     lengths = reply_lengths(args)
     engine = TransformersEngine(policies, max_batch=args.batch)
 
+    def game(ask: Ask) -> Any:
+        return play(ask, prompts(args.batch, args.words), lengths, paced=args.games)
+
     def played(ask: Ask) -> Callable[[], int]:
-        return lambda: asyncio.run(play(ask, texts, lengths, paced=args.games))
+        return lambda: asyncio.run(game(ask))
 
     ways: Ways = {"sparring": played(by_engine(engine))}
     even = args.lengths == "even" and not args.games
@@ -315,9 +325,7 @@ def make_ways(args: argparse.Namespace, policies: Any, texts: list[str]) -> Ways
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         ask, _ = by_vllm(args.vllm, policies, args)
-        ways["vllm, with logprobs"] = lambda: loop.run_until_complete(
-            play(ask, texts, lengths, paced=args.games)
-        )
+        ways["vllm, with logprobs"] = lambda: loop.run_until_complete(game(ask))
     return ways
 
 

@@ -21,6 +21,13 @@ def test_steps_prompts_and_games(bounds) -> None:
     assert bounds.least_s(size, gpu, [[1, 2]], prompt=3) == 30 + 30 + 24 + 32
 
 
+def test_no_round_of_a_benchmark_finds_its_prompts_read(monkeypatch) -> None:
+    generate = load("generate", monkeypatch)
+    first, second = generate.prompts(40, 3), generate.prompts(40, 3)
+    assert len({prompt.split()[0] for prompt in first + second}) == 80
+    assert [prompt.split()[1:] for prompt in first] == [prompt.split()[1:] for prompt in second]
+
+
 def test_a_size_counts_its_weights(bounds) -> None:
     size = bounds.Size.of("qwen3-8b")
     assert size.layers + 2 * size.head == pytest.approx(8.19e9, rel=0.001)  # with the embedding
