@@ -154,7 +154,8 @@ class Equivalence(Game):
         truth = branch == SEQ
         answers = await self._ask(p, facts["q"], truth, table)
         right = sum(answer is truth for _, answer, _ in answers)
-        difficulty = 10 * (1 - right / len(answers))
+        # In this order a whole number of ten samples is a whole number: 1 - 0.9 is less than 0.1.
+        difficulty = 10 * (len(answers) - right) / len(answers)
         facts |= {
             "end": ACCEPTED,
             "difficulty": difficulty,

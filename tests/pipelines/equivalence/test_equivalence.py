@@ -56,6 +56,14 @@ def play(
 
 
 @jail
+@pytest.mark.parametrize("right", [9, 8, 7])  # 10 × (1 − 0.9) is less than 1, and no bin of 1
+def test_difficulty_of_ten_samples_is_a_whole_number(right: int) -> None:
+    answers = iter(["yes"] * right + ["no"] * (10 - right))
+    episode = play([SAME], lambda request: next(answers), share=1.0, samples=10)
+    assert episode.facts["difficulty"] == 10 - right
+
+
+@jail
 def test_an_equivalence_is_judged_in_both_orders_and_pays_by_difficulty() -> None:
     heard: list[str] = []
 
