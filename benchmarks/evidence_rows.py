@@ -116,7 +116,7 @@ ROWS = {
         "kuhn/exact/exploitability", "kuhn",
         (
             "sampling.mask_actions=false", "begin.main=random:2000", "imitation.lr=1e-3",
-            "iterations=450", "learn.entropy_end=0.005",
+            "iterations=400", "learn.kl_end=0.8",
         ),
     ),
     "leduc": Row(
@@ -249,6 +249,20 @@ ROWS = {
         (
             *LISTS, "begin={generator: 'scripted:507', discriminator: 'perfect:112'}",
             "sampling.temperature=1", "evaluate.temperature=1",
+        ),
+        then="crossplay.py {run}",
+    ),
+    "adversary-lists-cpu": Row(
+        "adversary, the last stage, both seats begin weak", "SmolLM2", "programs broken ↑",
+        "tests/programs_broken", "adversarial-warm",
+        (
+            *LISTS, "begin={generator: 'scripted:120', discriminator: 'perfect:32'}",
+            "games.adversarial_tests={style: short, stages: [code], timeout_s: 2, most_tests: 1, "
+            "program_tokens: 64, test_tokens: 40, inputs_only: true}",
+            "imitation={epochs: 2, lr: 3e-4, batch: 8}", "sampling.temperature=1",
+            "evaluate.temperature=1", "evaluate.games=0", "evaluate.final=0",
+            "collect.episodes=48", "schedule.discriminator=8", "schedule.generator=5",
+            "learn.epochs=1", "learn.lr=3e-4", "learn.packing=true", "learn.tokens_per_batch=640",
         ),
         then="crossplay.py {run}",
     ),
