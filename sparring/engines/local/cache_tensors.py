@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 SHARE = 0.5  # of a GPU's free memory
 CPU_BYTES = 4 * 2**30
 FIRST_BLOCKS = 64  # that a cache begins with
+KEPT = 0.25  # of what a CPU's cache may take, before what no row holds is given up
 
 
 class CacheTensors:
@@ -36,6 +37,7 @@ class CacheTensors:
         self.shape, self.dtype, self._device = shape, dtype, device
         self._most_bytes, self._on_move = most_bytes, on_move
         self.tensors = torch.empty(0)
+        self._refused = False  # growth, for want of memory
 
     def capacity(self) -> int:
         """How many blocks there may be at most."""
@@ -62,6 +64,7 @@ class CacheTensors:
             if not out_of_memory(error):
                 raise
             log.warning("no memory for a cache of %d positions: %d stay", wanted * BLOCK, have)
+            self._refused = True
             return False
         if have:
             tensors[:, :, :, : have + 1] = self.tensors
@@ -70,10 +73,17 @@ class CacheTensors:
         self.blocks.grow(wanted)
         return True
 
+    def grow_to_keep(self, blocks: int) -> bool:
+        """Have so many blocks rather than give up what is cached: a game's next turn would read
+        all of it again. On a GPU memory is the learner's too, and steps would be captured anew."""
+        small = 2 * self.blocks.size <= KEPT * self.capacity()
+        return self._device.type == "cpu" and small and not self._refused and self.grow(blocks)
+
     def release(self) -> None:
         """Forget all that is cached while no row is under way, and on a CPU, which has one memory
         for the engine and the learner, give the memory back. Graphs of a GPU look where it is."""
         self.blocks.clear()
+        self._refused = False
         if self._device.type == "cpu":
             self.blocks.shrink()
             self.tensors = torch.empty(0)

@@ -83,7 +83,8 @@ class Runner:
         self.cache = self.memory.blocks
         self.row_cache = RowCache(self.memory)
         self.scheduler = Scheduler(
-            self.cache, max_rows=max_rows, grow=self.memory.grow, capacity=self.memory.capacity,
+            self.cache, max_rows=max_rows, grow=self.memory.grow,
+            grow_to_keep=self.memory.grow_to_keep, capacity=self.memory.capacity,
             on_release=self.row_cache.release,
         )  # fmt: skip
         # Laid side by side, and their revisions; None: not asked for since weights moved.

@@ -39,12 +39,13 @@ class Scheduler:
         *,
         max_rows: int,
         grow: Callable[[int], bool] = lambda blocks: False,
+        grow_to_keep: Callable[[int], bool] = lambda blocks: False,
         capacity: Callable[[], int] | None = None,
         on_release: Callable[[Row], None] = lambda row: None,
     ) -> None:
-        """`grow` is asked for so many blocks in all and says whether there are more than before;
-        `capacity` says how many there can ever be; `on_release` is called before a row's blocks
-        may be another's."""
+        """`grow` is asked for so many blocks in all and says whether there are more than before,
+        `grow_to_keep` likewise, before cached blocks are given up; `capacity` says how many there
+        can ever be; `on_release` is called before a row's blocks may be another's."""
         self.cache, self.max_rows = cache, max_rows
         self.waiting: deque[Row] = deque()
         self.rows: dict[int, Row] = {}  # admitted, oldest first, by identity
@@ -52,7 +53,7 @@ class Scheduler:
         self._readers: dict[Hashable, Row] = {}
         self._failed: list[Row] = []
         self._at_once = max_rows  # fewer after memory ran out
-        self._grow, self._on_release = grow, on_release
+        self._grow, self._grow_to_keep, self._on_release = grow, grow_to_keep, on_release
         self._capacity = capacity or (lambda: cache.size - 1)
 
     def add(self, row: Row) -> None:
@@ -119,6 +120,7 @@ class Scheduler:
         """The rows that draw, with blocks for so many steps each."""
         rows = self._drawing()
         for row in rows:
+            self._keep(self.cache.blocks_for(positions_after(row, steps)) - len(row.blocks))
             while id(row) in self.rows and not self.cache.extend(row, positions_after(row, steps)):
                 if not self._grow(self.cache.size + len(self.rows)):
                     self._preempt()
@@ -169,6 +171,7 @@ class Scheduler:
         """Blocks for a row, or it waits for one with the same prompt that is being read."""
         leader = None if row.token_ids else self._readers.get(self._key(row))
         if leader is None:
+            self._keep(self.cache.blocks_for(row.length))
             if not self.cache.admit(row, spare=len(self.rows)):
                 return False
             if not row.token_ids:
@@ -178,6 +181,11 @@ class Scheduler:
             return False
         self.followers.setdefault(id(leader), []).append(row)
         return True
+
+    def _keep(self, blocks: int) -> None:
+        """Have so many free blocks, if that is to be had, rather than those that are cached."""
+        if blocks > len(self.cache.free):
+            self._grow_to_keep(self.cache.size + blocks)
 
     def _preempt(self) -> None:
         """The youngest that speaks makes room, and waits to go on; one that is alone fails."""

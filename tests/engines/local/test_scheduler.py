@@ -184,6 +184,26 @@ def test_the_least_recently_used_is_given_up_first() -> None:
     assert everything_is_free(cache)
 
 
+def test_nothing_is_given_up_while_there_is_room_to_grow() -> None:
+    cache = PagedCache(6)
+
+    def grow(blocks: int) -> bool:
+        cache.grow(min(blocks, 14))
+        return True
+
+    model = Scripted(Scheduler(cache, max_rows=1, grow_to_keep=grow))
+    starts = range(0, 600, 100)  # two blocks each
+    for start in starts:
+        serve(model, [row([*range(start, start + 40)], 1)])
+    assert cache.size > 12
+    model.positions = 0
+    for start in starts:
+        serve(model, [row([*range(start, start + 40)], 1)])
+    assert model.positions == len(starts)  # but for the last id of each
+    serve(model, [row([*range(900, 990)], 1)])  # no more room: the oldest makes some
+    assert everything_is_free(cache)
+
+
 def test_a_long_prompt_does_not_hold_up_those_who_are_drawn_for() -> None:
     scheduler = Scheduler(PagedCache(400), max_rows=8)
     model = Scripted(scheduler, read=64)
