@@ -305,16 +305,14 @@ class Equivalence(Game):
     ) -> list[tuple[bool, bool | None, str]]:
         """Bob's judgements, each on its own, in either order of the programs by turns."""
         first = derive(table.seed, "order") % 2
+        answers = tuple(words.bob_output(each, self.style) for each in (True, False))
+        right = words.bob_output(truth, self.style)
 
         async def judged(number: int) -> tuple[bool, bool | None, str]:
             swapped = (number + first) % 2 == 1
             pair = (q, p) if swapped else (p, q)
             prompt = words.bob_prompt(self.language, self.style, *pair)
-            right = words.bob_output(truth, self.style)
-            view = View(
-                {"pair": pair, "right": right},
-                ("yes", "no") if self.style != "terse" else ("y", "n"),
-            )
+            view = View({"pair": pair, "right": right}, answers)
             bob = table["bob"].fork()
             system = words.system_of("bob", self.style)
             turn = await bob.act(prompt, system=system, view=view, max_tokens=self.bob_tokens)

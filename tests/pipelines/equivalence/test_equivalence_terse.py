@@ -68,9 +68,17 @@ def test_what_tells_them_apart_follows_and_is_tried() -> None:
 @jail
 def test_the_perfect_bob_says_what_the_checker_found() -> None:
     seating = {"alice": "perfect", "bob": "perfect"}
-    for share in (0.0, 1.0):
-        facts = play(None, seating=seating, share=share, **TERSE).facts
+    for share, style in ((0.0, "terse"), (1.0, "terse"), (1.0, "short"), (1.0, "reason")):
+        facts = play(None, seating=seating, share=share, **TERSE | {"style": style}).facts
         assert (facts["end"], facts["successes"], facts["difficulty"]) == ("accepted", 4, 0)
+
+
+@jail
+@pytest.mark.parametrize("style", ["terse", "short", "reason"])
+def test_a_bob_who_draws_his_answer_gives_one_that_is_read(style: str) -> None:
+    seating = {"alice": "perfect", "bob": "random"}
+    facts = play(None, seating=seating, share=1.0, **TERSE | {"style": style}).facts
+    assert facts["end"] == "accepted" and facts["unparseable"] == 0
 
 
 def test_a_program_of_several_lines_is_shown_and_asked_for_in_whole() -> None:
