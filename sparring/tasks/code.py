@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
 from sparring.core.errors import ConfigError
+from sparring.core.source import parsed
 from sparring.core.types import Task
 
 _FENCE = re.compile(
@@ -18,7 +16,6 @@ _FENCE = re.compile(
 )
 _FENCES = re.compile(r"^[ \t]*```[ \t]*(\w*)", re.MULTILINE)
 _ONE_RETURN = re.compile(r"(def [^\n]*:)\n\s+return ([^\n]*)\s*\Z")
-UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # what compiling raises
 _PYTHON = ("", "python", "python3", "py")
 
 
@@ -77,23 +74,6 @@ def is_empty(code: str) -> bool:
     """Whether there is no statement at all, as in an empty reply or one of comments."""
     lines = (line.strip() for line in code.splitlines())
     return all(not line or line.startswith("#") for line in lines)
-
-
-@contextmanager
-def unwarned() -> Iterator[None]:
-    """Compile what a model wrote: its odd escapes and literals are not our user's business."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def parsed(text: str) -> ast.Module | None:
-    """Python as a tree, or None where it is none."""
-    try:
-        with unwarned():
-            return ast.parse(text)
-    except UNPARSABLE:
-        return None
 
 
 @lru_cache(maxsize=4096)

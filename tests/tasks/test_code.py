@@ -9,6 +9,7 @@ import warnings
 import pytest
 
 from sparring.core.errors import ConfigError
+from sparring.core.source import parsed
 from sparring.core.types import Task
 from sparring.judge.python.judge import Judge
 from sparring.judge.python.plan import compiled
@@ -19,7 +20,7 @@ from sparring.pipelines.equivalence.judge.instrument import instrumented
 from sparring.pipelines.equivalence.judge.purity import parse
 from sparring.pipelines.equivalence.judge.signature import BadInput, read_input, signature_of
 from sparring.tasks import load_tasks
-from sparring.tasks.code import extract_code, formatted, is_empty, parsed, problem_of
+from sparring.tasks.code import extract_code, formatted, is_empty, problem_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sparring.tasks.code import UNPARSABLE, unwarned
+from sparring.core.source import UNPARSABLE, unwarned
 
 _STRING = r"'(?:[^'\\\n]|\\.)*+'|\"(?:[^\"\\\n]|\\.)*+\""
 _NUMBER = r"\d[\d_]*+(?:\.[\d_]*+)?+(?:e[-+]?\d++)?+j?+(?!\w)"

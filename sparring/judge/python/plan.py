@@ -16,11 +16,11 @@ from importlib.util import MAGIC_NUMBER
 from types import CodeType
 from typing import Any
 
+from sparring.core.source import unwarned
 from sparring.judge.python.expressions import MODULES, Value
 from sparring.judge.python.hoisting import Check, Hoisting, NotSimple
 from sparring.judge.python.names import BUILTINS, changes_values, global_names, shadowed
 from sparring.judge.python.plain_asserts import plain_asserts
-from sparring.tasks.code import unwarned
 
 MOST_TEXT = 1 << 20
 OWN_NAMES = BUILTINS | MODULES.keys() | {"check"}  # never the program's, unless it shadows them

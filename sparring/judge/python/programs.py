@@ -7,11 +7,11 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from sparring.core.game import Remote
+from sparring.core.source import parsed
 from sparring.core.types import Task, Verdict, VoidGame
 from sparring.judge.python.judge import Execution, Judge
 from sparring.judge.python.ray import RayJudge
 from sparring.tasks import choose_task, load_tasks
-from sparring.tasks.code import parsed
 
 # Modules that are the same at any hour and on any machine, and lead to no other module.
 MODULES = (

@@ -8,7 +8,7 @@ import copy
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from sparring.tasks.code import parsed
+from sparring.core.source import parsed
 
 MOST = 12
 _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {

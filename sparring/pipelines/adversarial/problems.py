@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
+from sparring.core.source import parsed
 from sparring.core.types import Task
 from sparring.run.lock import writing_file
 from sparring.run.rundir import write_whole
-from sparring.tasks.code import Problem, parsed, problem_of
+from sparring.tasks.code import Problem, problem_of
 from sparring.tasks.source import load_tasks, split_of
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparring.core.errors import ConfigError
+from sparring.core.source import parsed
 from sparring.core.table import Table
 from sparring.core.types import Request, Sampling, Task, Turn, Verdict, derive
 from sparring.evaluation.benchmark import batch_size
@@ -23,7 +24,7 @@ from sparring.pipelines.adversarial.problems import function_name
 from sparring.pipelines.adversarial.written_tests import read_tests, refusal
 from sparring.run import checkpoint as checkpoints
 from sparring.run.lines import in_batches
-from sparring.tasks.code import Problem, parsed, problem_of
+from sparring.tasks.code import Problem, problem_of
 from sparring.training import checkpoint_names
 
 if TYPE_CHECKING:

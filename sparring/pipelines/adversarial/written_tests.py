@@ -11,11 +11,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sparring.core.source import parsed
 from sparring.core.types import Verdict, VoidGame
 from sparring.judge.python.expressions import evaluate
 from sparring.judge.python.judge import Judge
 from sparring.pipelines.adversarial.problems import function_name, parameters
-from sparring.tasks.code import Problem, extract_code, parsed
+from sparring.tasks.code import Problem, extract_code
 
 VALID = "valid"
 MOST_CHARS = 500

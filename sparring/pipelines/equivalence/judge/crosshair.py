@@ -7,10 +7,10 @@ import asyncio
 import json
 from dataclasses import dataclass
 
+from sparring.core.source import unwarned
 from sparring.judge.python.judge import Judge
 from sparring.pipelines.equivalence.judge.inputs import need_tool
 from sparring.pipelines.equivalence.judge.same import SAFETY_S, inside
-from sparring.tasks.code import unwarned
 
 # What CrossHair imports, for the jail to hold.
 PACKAGES = (

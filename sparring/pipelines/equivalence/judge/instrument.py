@@ -8,7 +8,7 @@ import ast
 from functools import lru_cache
 from typing import Any
 
-from sparring.tasks.code import unwarned
+from sparring.core.source import unwarned
 
 # Names that no program may use: see `purity`.
 REACHED, VALUE, COMPARED = "__reached__", "__value__", "__compared__"

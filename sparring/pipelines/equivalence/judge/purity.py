@@ -22,8 +22,8 @@ import typing
 from collections.abc import Collection, Iterator
 from types import ModuleType
 
+from sparring.core.source import UNPARSABLE, unwarned
 from sparring.judge.python.names import BUILTINS
-from sparring.tasks.code import UNPARSABLE, unwarned
 
 MOST_SOURCE = 20_000  # characters
 MOST_DEPTH = 100  # of nested syntax, which is walked here by functions that call themselves

@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from sparring.core.source import UNPARSABLE, unwarned
 from sparring.pipelines.equivalence.judge.mutate_inside import CONTAINERS
-from sparring.tasks.code import UNPARSABLE, unwarned
 
 SCALARS = ("int", "float", "bool", "str", "bytes", "complex", "None")
 MOST_LITERAL = 20_000  # characters of an input
