@@ -277,7 +277,7 @@ class Equivalence(Game):
         alice = table["alice"]
         message = words.proof_prompt(function)
         verdict = Verdict("fail", "proof", "there was no try")
-        script = _scripted_proofs(p, q, function) if alice.policy == "scripted" else None
+        script = _scripted_proofs(p, q, function) if alice.policy in STRONG else None
         for number in range(self.proof_tries):
             if script is not None and number >= len(script):
                 break  # nothing else to try: a proof that has failed fails again

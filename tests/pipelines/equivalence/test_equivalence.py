@@ -202,12 +202,15 @@ class FakeHaskell:
 
 
 def play_haskell(
-    alice: list[str] | None, ruling: Callable[[str], Verdict], provable: bool = True
+    alice: list[str] | None,
+    ruling: Callable[[str], Verdict],
+    provable: bool = True,
+    seating: dict[str, str] | None = None,
 ) -> Episode:
     def before(game: Any) -> None:
         game.judge = FakeHaskell(ruling, provable)
 
-    return play(alice, task=HASKELL, share=1.0, language="haskell", before=before)
+    return play(alice, task=HASKELL, share=1.0, language="haskell", before=before, seating=seating)
 
 
 @jail
@@ -222,14 +225,15 @@ def test_a_proof_that_an_input_contradicts_is_an_incident_and_trains_nobody() ->
 
 
 @jail
-def test_a_scripted_alice_does_not_repeat_a_proof_that_failed() -> None:
+@pytest.mark.parametrize("alice", ["scripted", "perfect"])
+def test_a_scripted_alice_does_not_repeat_a_proof_that_failed(alice: str) -> None:
     asked: list[str] = []
 
     def ruling(proof: str) -> Verdict:
         asked.append(proof)
         return Verdict("fail", "unproved", "no")
 
-    episode = play_haskell(None, ruling)
+    episode = play_haskell(None, ruling, seating={"alice": alice, "bob": "bob"})
     assert episode.facts["end"] == "rejected"
     by_q: dict[str, list[str]] = {}
     for row in episode.facts["rejected"]:
