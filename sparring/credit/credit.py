@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -22,23 +21,6 @@ def rewards_to_go(episode: Episode, gamma: float = 1.0) -> list[float]:
         following = gamma * later[turn.seat] if turn.seat in later else episode.rewards[turn.seat]
         later[turn.seat] = to_go[i] = turn.reward + following
     return to_go
-
-
-def differing(episodes: Sequence[Episode]) -> list[Episode]:
-    """The episodes of groups in which a seat that learns was rewarded differently in two games.
-    Void episodes are left out. In other groups every group-relative advantage is 0."""
-    rewards: dict[tuple[str, str], set[tuple[float, ...]]] = defaultdict(set)
-    for episode in episodes:
-        if episode.void is None:
-            for seat in {turn.seat for turn in episode.turns if turn.trainable}:
-                own = [turn.reward for turn in episode.turns if turn.seat == seat]
-                rewards[episode.group, seat].add((episode.rewards[seat], *own))
-    kept = {group for (group, _), own in rewards.items() if len(own) > 1}
-    return [e for e in episodes if e.void is None and e.group in kept]
-
-
-def groups(episodes: Sequence[Episode]) -> int:
-    return len({episode.group for episode in episodes})
 
 
 class Credit:

@@ -40,6 +40,8 @@ def centred(
         factor /= mean or 1.0
     elif scale != "none":
         factor /= statistics.stdev(batch if scale == "batch" else rewards) + _EPSILON
+    if len(set(rewards)) == 1:
+        return [0.0] * n  # to the last digit: the mean of equal numbers may be another one
     return [factor * (reward - mean) for reward in rewards]
 
 
@@ -111,6 +113,25 @@ class GroupRelative(Credit):
                     (policy, (*key, k), _Entry(i, [t], to_go[t])) for k, t in enumerate(own)
                 ]
         return entries
+
+
+def differing(episodes: Sequence[Episode], credit: Credit) -> list[Episode]:
+    """The episodes of groups in which some turn that learns did better or worse than others: by
+    the advantages that such credit gives or, where credit is of another kind, by what a seat
+    earned from its k-th turn on. Void episodes are left out."""
+    relative = credit if isinstance(credit, GroupRelative) else GroupRelative(level="turn")
+    fair = [episode for episode in episodes if episode.void is None]
+    kept = {
+        episode.group
+        for episode, advantages in zip(fair, relative.advantages(fair), strict=True)
+        for turn, advantage in zip(episode.turns, advantages, strict=True)
+        if turn.trainable and advantage
+    }
+    return [episode for episode in fair if episode.group in kept]
+
+
+def groups(episodes: Sequence[Episode]) -> int:
+    return len({episode.group for episode in episodes})
 
 
 def make(config: CreditConfig) -> GroupRelative:

@@ -14,7 +14,7 @@ from typing import Any
 
 from sparring.core.game import opened
 from sparring.core.types import MAIN
-from sparring.credit.credit import differing, groups
+from sparring.credit.group_relative import differing, groups
 from sparring.engines.published import check_versions
 from sparring.evaluation.held_out import evaluate_held_out
 from sparring.evaluation.periodic import due, evaluate_periodically, wanted
@@ -259,7 +259,7 @@ def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[st
     behind = staleness(played.episodes, versions)
     episodes = played.episodes
     if parts.config.collect.filter_groups:
-        episodes = differing(episodes)
+        episodes = differing(episodes, parts.credit)
         behind["rate/filtered_groups"] = 1 - groups(episodes) / max(1, groups(played.episodes))
     lessons, of_teacher = parts.teacher.lessons(episodes, iteration, run.path)
     iterations = parts.config.iterations

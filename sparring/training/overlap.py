@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparring.core.collect import Job
 from sparring.core.types import Episode, Sampling, episode_from_json, episode_to_json
-from sparring.credit.credit import differing, groups
+from sparring.credit.group_relative import differing, groups
 from sparring.models.compute_thread import bench, on_bench
 from sparring.run import interrupt
 from sparring.run.rundir import encode_episodes
@@ -211,7 +211,7 @@ async def _play(parts: Parts, jobs: Callable[[int], list[Job]]) -> Played:
         )
         if not config.collect.filter_groups:
             break
-        missing = config.collect.group * (wanted - groups(differing(episodes)))
+        missing = config.collect.group * (wanted - groups(differing(episodes, parts.credit)))
         if missing <= 0:
             break
     return Played(episodes, time.perf_counter() - started, engine.clock.lap())

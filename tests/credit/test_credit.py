@@ -10,8 +10,8 @@ import pytest
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Task, Turn
 from sparring.credit import make_credit
-from sparring.credit.credit import differing, rewards_to_go
-from sparring.credit.group_relative import GroupRelative, centred
+from sparring.credit.credit import rewards_to_go
+from sparring.credit.group_relative import GroupRelative, centred, differing
 from sparring.credit.prompt_baseline import PromptBaseline
 from sparring.credit.role_baseline import RoleBaseline
 from sparring.credit.samples import to_samples
@@ -258,5 +258,34 @@ def test_groups_that_agree_are_left_out():
     by_turn = [dialogue({"x": 1.0}, [("x", float(i))], group="c") for i in range(2)]
     void = dialogue({"x": 0.0}, [("x", 0.0)], group="a")
     void.void = "judge"
-    found = differing([*same, *apart, void, *by_turn])
-    assert [e.group for e in found] == ["b", "b", "c", "c"]
+    for credit in (GroupRelative(), GroupRelative(level="turn"), RoleBaseline(0.95)):
+        found = differing([*same, *apart, void, *by_turn], credit)
+        assert [e.group for e in found] == ["b", "b", "c", "c"]
+
+
+def test_games_of_other_lengths_that_are_rewarded_alike_do_not_differ():
+    """Three turns won what four won: every advantage is 0, and the group takes the place of one
+    that would teach something."""
+    turns = [("x", 0.0)] * 4
+    games = [dialogue({"x": 1.0}, turns[:n], group="a") for n in (3, 4)]
+    for credit in (GroupRelative(), GroupRelative(level="turn"), RoleBaseline(0.95)):
+        assert differing(games, credit) == []
+    # With a reward that is worth less the longer it takes, they do.
+    assert differing(games, GroupRelative(level="turn", gamma=0.9)) == games
+
+
+def test_what_differs_goes_by_who_is_compared():
+    """What a turn earned or the outcome is one, where whole games are compared; and where all
+    seats are one group, seats differ that always earn the same themselves."""
+    split = [dialogue({"x": 1.0 - r}, [("x", r)], group="a") for r in (0.0, 0.5)]
+    split[0].turns.append(Turn("x", "main", "", "", 0, [1], [2], [-1.0], trainable=True))
+    assert differing(split, GroupRelative()) == []
+    seats = [dialogue({"x": 1.0, "o": 0.0}, [("x", 0.0), ("o", 0.0)], group="a") for _ in range(2)]
+    assert differing(seats, GroupRelative()) == []
+    assert differing(seats, GroupRelative(together=True)) == seats
+
+
+@pytest.mark.parametrize("scale", ["none", "group", "batch", "mean"])
+def test_equal_rewards_have_advantages_of_zero_to_the_last_digit(scale):
+    assert sum([0.1] * 3) / 3 != 0.1
+    assert centred([0.1] * 3, scale=scale, batch=[0.1, 0.9]) == [0.0, 0.0, 0.0]
