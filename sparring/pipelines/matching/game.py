@@ -298,7 +298,7 @@ class MatchingGame(Game):
                 heard = {m.cell: _graded(m.high) for m in mentioned}
                 own = {cell: _graded(worth >= UNKNOWN) for cell, worth in own.items()}
             else:
-                heard = {m.cell: m.value for m in mentioned if m.value is not None}
+                heard = {m.cell: min(m.value, MOST) for m in mentioned if m.value is not None}
             action = Action("propose", matching=best_matching(pooled(size, heard, own)))
         else:
             letters = terse_cells(own, size)[: self.hints] or NOTHING if terse else tell(own)

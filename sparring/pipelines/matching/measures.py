@@ -81,7 +81,7 @@ async def by_size(
     for size in sorted({*SIZES, game.size}):
         try:
             sized = replace(game, size=size)
-        except ValueError:  # the terse form ends at 3
+        except ValueError:  # the terse form ends at 4
             tables = [
                 replace(game, style="short", size=size).task(derive(seed, i)) for i in range(games)
             ]

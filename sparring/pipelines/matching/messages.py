@@ -64,7 +64,8 @@ def in_words(matching: Matching) -> str:
 
 def parse(text: str, size: int, *, terse: bool = False, hints: int = 1) -> Action:
     """The action a text is, or BadAction. Reasoning may stand around a box, nothing around an
-    action. A terse message tells at most `hints` cells."""
+    action. A terse message tells at most `hints` cells. A message is one line: its reader could not
+    tell further ones from the game's."""
     in_box = boxed(text)
     action_text = (text if in_box is None else in_box).strip()
     if terse and (short := _terse(action_text.replace(" ", ""), size, hints)) is not None:
@@ -83,7 +84,7 @@ def parse(text: str, size: int, *, terse: bool = False, hints: int = 1) -> Actio
     if kind == "message":
         if not rest:
             raise BadAction("the message is empty")
-        return Action(kind, rest)
+        return Action(kind, " ".join(rest.split()))
     if kind == "propose":
         return Action(kind, matching=parse_matching(rest, size))
     if rest:

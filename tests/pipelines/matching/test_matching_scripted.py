@@ -84,6 +84,20 @@ def test_what_a_pooling_player_tells_is_heard_word_for_word():
     assert [(m.cell, m.value) for m in found] == [((0, 0), 88.0), ((1, 0), 7.5)]
 
 
+@pytest.mark.parametrize("worth", ["1000", "9" * 400, "1e5"])
+def test_a_pooling_player_is_not_stopped_by_a_worth_that_none_can_have(play, worth):
+    """Beyond what a float holds it was infinite, and the Hungarian method took no such table."""
+    told = f"[message] Ada: Parsing {worth}"
+    game = MatchingGame(style="short", size=2)
+    outcome, requests = play(
+        game,
+        {"first": [told, "[accept]"], "second": lambda asked: game.scripted(asked.view, 0)},
+        PAIR,
+    )
+    assert requests[1].view.state["heard"] == [told.removeprefix("[message] ")]
+    assert outcome.rewards["first"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
