@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,9 +122,9 @@ def damage(path: Path) -> str | None:
 
 def prune(folder: Path, keep: int, protect: set[int]) -> None:
     """Forget all but the newest few, the protected ones, and those that a name stands for."""
-    named = {step_of(link.resolve().name) for link in folder.iterdir() if link.is_symlink()}
-    for step in steps(folder)[:-keep]:
-        if step not in protect | named:
+    lasting = protect | _kept(folder, keep)
+    for step in steps(folder):
+        if step not in lasting:
             # Out of sight first: a kill halfway must not leave half of it under its name.
             gone = folder / f".{step_name(step)}.gone"
             (folder / step_name(step)).rename(gone)
@@ -131,11 +132,19 @@ def prune(folder: Path, keep: int, protect: set[int]) -> None:
         shutil.rmtree(left)
 
 
-def tidy(folder: Path, keep: int, best: int | None) -> None:
-    """Point at the best and prune; it and the first one, the untrained, are kept."""
+def _kept(folder: Path, keep: int) -> set[int]:
+    named = (step_of(link.resolve().name) for link in folder.iterdir() if link.is_symlink())
+    return {*steps(folder)[-keep:], *(step for step in named if step is not None)}
+
+
+def tidy(folder: Path, keep: int, best: int | None, former: Sequence[int] = ()) -> None:
+    """Point at the best and prune; it and the first one, the untrained, are kept, and for each that
+    is kept the best one of its time: a run that is resumed from it may be rolled back to that."""
     try:
         point(folder, "best", best)
-        prune(folder, keep, {0, best or 0})
+        bests = [0, *former, best or 0]
+        of_its_time = {max(b for b in bests if b <= step) for step in _kept(folder, keep)}
+        prune(folder, keep, {0, best or 0} | of_its_time)
     except OSError as error:
         raise CheckpointError(
             f"{folder} could not be tidied: {error.strerror or error}. {_last_good(folder)}"

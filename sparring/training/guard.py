@@ -25,6 +25,7 @@ class Guard:
         self.voids: list[tuple[int, dict[str, int]]] = []  # games and reasons, per iteration
         self.best_score: float | None = None
         self.best_step: int | None = None
+        self.former: list[int] = []  # steps that were the best before
         self.rollbacks = 0
 
     def watch(self, metrics: dict[str, Any]) -> str | None:
@@ -68,6 +69,8 @@ class Guard:
     def improved(self, score: float, step: int) -> bool:
         if self.best_score is not None and score < self.best_score:  # of equals, the latest
             return False
+        if self.best_step is not None:
+            self.former = [*self.former, self.best_step]
         self.best_score, self.best_step = score, step
         return True
 

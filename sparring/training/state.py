@@ -81,7 +81,8 @@ class Parts:
             **({"in_hand": in_hand} if in_hand else {}),
         }
         checkpoint.save(run.checkpoints, iteration, tensors, state)
-        checkpoint.tidy(run.checkpoints, self.config.checkpoint.keep, self.guard.best_step)
+        keep, guard = self.config.checkpoint.keep, self.guard
+        checkpoint.tidy(run.checkpoints, keep, guard.best_step, guard.former)
         self.name_checkpoints(run)
         release_free_memory()
 

@@ -110,6 +110,18 @@ def test_pruning_keeps_the_newest_the_first_and_the_best(tmp_path: Path) -> None
     assert not os.path.lexists(tmp_path / "best")
 
 
+def test_pruning_keeps_the_best_of_the_time_of_each_that_is_kept(tmp_path: Path) -> None:
+    """If the newest is damaged, the run goes on from the one before, and may be rolled back."""
+    for step in range(9):
+        save(tmp_path, step, {}, STATE)
+    checkpoint.point(tmp_path, "checkpoint_stage_1_epoch_1", 5)
+    checkpoint.tidy(tmp_path, keep=2, best=8, former=[1, 2, 3, 6])
+    assert steps(tmp_path) == [0, 3, 5, 6, 7, 8]
+    checkpoint.point(tmp_path, "checkpoint_stage_1_epoch_1", None)
+    checkpoint.tidy(tmp_path, keep=2, best=8, former=[1, 2, 3, 6])
+    assert steps(tmp_path) == [0, 6, 7, 8]
+
+
 def test_pruning_fewer_than_are_kept_prunes_none(tmp_path: Path) -> None:
     for step in range(3):
         save(tmp_path, step, {}, STATE)

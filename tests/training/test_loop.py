@@ -135,6 +135,21 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path: Path
     assert (broken / "checkpoints" / "damaged_step_000004").is_dir()
 
 
+def test_what_was_the_best_before_a_damaged_checkpoint_is_still_there(tmp_path: Path) -> None:
+    """The newest was the best, and is damaged: what was the best before it can be gone back to."""
+    run = tmp_path / "run"
+    keys = ("checkpoint.every=1", "checkpoint.keep=2", "evaluate.every=3", "seed=3")
+    assert train("kuhn", run, *keys).code == 0
+    scores = [line["eval/score"] for line in facts(run) if "eval/score" in line]
+    assert scores[0] < scores[1]  # so that 6 is the best
+    assert checkpoint.steps(run / "checkpoints") == [0, 3, 5, 6]
+    (run / "checkpoints" / "step_000006" / "state.json").write_text("torn")
+    train("kuhn", run, *keys, resume=True, die_at=Moment(".step_000006.unfinished"))
+    assert [e["iteration"] for e in events(run, "resumed")] == [5]
+    best = run / "checkpoints" / "best"
+    assert best.resolve().name == "step_000003" and checkpoint.damage(best.resolve()) is None
+
+
 def test_with_no_whole_checkpoint_left_nothing_is_touched(tmp_path: Path) -> None:
     run = tmp_path / "run"
     train("kuhn", run, die_at=Moment("000004.jsonl.gz"))
