@@ -25,7 +25,7 @@ from sparring.evaluation.significance import wilson
 from sparring.judge.math import final_answer, grade
 from sparring.models.trained import weights_of
 from sparring.pipelines.coherent_math.questions import ASK, WordProblem, load_word_problems
-from sparring.run.lines import cached, unfinished
+from sparring.run.lines import cached, dump, unfinished
 from sparring.run.rundir import digest, write_whole
 
 SOURCES = {"gsm8k": "openai/gsm8k:main", "gsm8k-platinum": "madrylab/gsm8k-platinum"}
@@ -150,8 +150,7 @@ def solve_stats(solved: Sequence[Solved]) -> dict[str, Any]:
 
 def write_details(path: Path, solved: Sequence[Solved]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = (json.dumps(one.as_dict(), ensure_ascii=False) + "\n" for one in solved)
-    write_whole(path, "".join(lines).encode())
+    write_whole(path, "".join(f"{dump(one.as_dict())}\n" for one in solved).encode())
 
 
 def evaluate(asked: Asked) -> int:

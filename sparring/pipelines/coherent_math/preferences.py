@@ -12,6 +12,7 @@ from typing import Any
 
 from sparring.core.errors import ConfigError
 from sparring.pipelines.coherent_math.config import PreferencesConfig
+from sparring.run.lines import dump
 from sparring.run.rundir import write_whole
 
 CORRECTNESS, COHERENCE = "correctness", "coherence"
@@ -91,7 +92,7 @@ def build_preferences(
             f"answer, {facts['all_right']} no wrong one, and no two right ones differ by more than "
             f"{config.margin} in coherence"
         )
-    write_whole(out, "".join(json.dumps(p, ensure_ascii=False) + "\n" for p in pairs).encode())
+    write_whole(out, "".join(f"{dump(pair)}\n" for pair in pairs).encode())
     return facts
 
 
@@ -123,7 +124,8 @@ def read_preferences(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise ConfigError(f"there is no file {str(path)!r} of preferences")
     try:
-        pairs = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        lines = path.read_text(encoding="utf-8").split("\n")
+        pairs = [json.loads(line) for line in lines if line.strip()]
     except ValueError as error:
         raise ConfigError(f"{path} is not JSONL: {error}") from error
     for i, pair in enumerate(pairs, 1):

@@ -3,13 +3,13 @@ and what each phase took."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sparring.core.formatting import duration, esc, humanise, number
 from sparring.evaluation.significance import SIGNIFICANT
+from sparring.run.rundir import read_lines
 from sparring.view.curves import chart_cards
 from sparring.view.part import ReportPart, Section, figure, table
 from sparring.view.results import Headline, tiles
@@ -133,8 +133,7 @@ def _examples(path: Path) -> str:
     """A few pairs as they are. Models say anything, so all of it is escaped."""
     examples: dict[str, list[dict[str, Any]]] = {}
     try:
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            pair = json.loads(line)
+        for pair in read_lines(path):
             own = examples.setdefault(str(pair["pair_type"]), [])
             if len(own) < _EXAMPLES:
                 own.append(pair)

@@ -94,7 +94,8 @@ def read_rollouts(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise ConfigError(f"there is no file {str(path)!r} of rollouts")
     try:
-        lines = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        texts = path.read_text(encoding="utf-8").split("\n")
+        lines = [json.loads(text) for text in texts if text.strip()]
         trajectories = [line["trajectories"] for line in lines]
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(

@@ -11,8 +11,8 @@ from lives import sparring
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Turn, VoidGame
-from sparring.evaluation.significance import compare, difference_interval, mcnemar
-from sparring.pipelines.coherent_math.gsm8k import evaluate_policy, majority
+from sparring.evaluation.significance import compare, compare_files, difference_interval, mcnemar
+from sparring.pipelines.coherent_math.gsm8k import evaluate_policy, majority, write_details
 from sparring.pipelines.coherent_math.questions import (
     load_word_problems,
     refuse_shared,
@@ -45,6 +45,15 @@ def speaker(said: dict[str, list[str]]):
         return Turn(request.seat, request.policy, "", text, token_ids=[1, 2])
 
     return lambda: (SimpleNamespace(act=speak), "x")
+
+
+def test_details_are_compared_whatever_a_model_wrote(data: Path, tmp_path: Path):
+    """Unicode ends lines with more than JSON does; a run could not compare its own evaluations."""
+    said = {row["question"]: ["so\u2028\x85\n#### 4"] for row in ROWS}
+    _, solved = evaluate_policy(load_word_problems(str(data)), "x", player=speaker(said))
+    file = tmp_path / "details.jsonl"
+    write_details(file, solved)
+    assert compare_files(file, file)["problems"] == 3
 
 
 def test_answers_are_counted_and_voids_are_seen(data: Path):

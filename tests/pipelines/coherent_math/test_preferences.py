@@ -52,6 +52,21 @@ def test_right_over_wrong_comes_first_then_coherent_over_less_so():
     assert found[0]["chosen_s_wm"] == 0.9 and found[0]["rejected_reward"] == pytest.approx(0.15)
 
 
+def test_lines_are_parted_where_json_parts_them(tmp_path: Path):
+    """A model may write what Unicode ends lines with; DPO then could not read its own pairs."""
+    texts = "one\u2028two\x85three", "é\ud800"
+    both = [said("a", True, text=texts[0]), said("b", False, text=texts[1])]
+    file, own = tmp_path / "pairs.jsonl", line(*both, question="q\u2029")
+    build_preferences([own], PreferencesConfig(), file)
+    [pair] = read_preferences(file)
+    assert (pair["chosen"], pair["rejected"], pair["question"]) == (*texts, "q\u2029")
+    file.write_text(json.dumps(pair | {"rejected": ""}, ensure_ascii=False), encoding="utf-8")
+    assert [p["chosen"] for p in read_preferences(file)] == [texts[0]]
+    rows = tmp_path / "rollouts.jsonl"
+    rows.write_text(json.dumps(line(both[0], both[0]), ensure_ascii=False), encoding="utf-8")
+    assert len(read_rollouts(rows)) == 1
+
+
 def test_a_gap_within_the_margin_makes_no_pair():
     own = line(said("a", True, 0.6), said("b", True, 0.5))
     assert pairs_of(own, PreferencesConfig(margin=0.1)) == []
