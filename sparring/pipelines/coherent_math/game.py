@@ -4,6 +4,7 @@ and for holding together second."""
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar
@@ -13,11 +14,12 @@ from sparring.core.errors import nearest
 from sparring.core.game import Game, Outcome
 from sparring.core.table import Table
 from sparring.core.types import Task, Turn, Verdict, VoidGame
-from sparring.judge.math import final_answer, grade
+from sparring.judge.math import Answer, final_answer, grade
 from sparring.pipelines.coherent_math.questions import ASK, MARK, WordProblem, word_problem
 from sparring.run.games import Count, Share
 from sparring.tasks import choose_task, load_tasks
 
+_HEADING = re.compile(rf"{MARK}.*")
 _END = f"End with a line of {MARK} and the number."
 WOLFRAM = (
     "{question}\n\nWork this out as a computation: name the quantities, then calculate, one step "
@@ -117,7 +119,7 @@ class CoherentMath(Game):
         # A server need not tell its tokens; its words are then the next best.
         lengths = [len(turn.token_ids) or len(turn.text.split()) for turn in turns]
         correct = [verdict.passed for verdict in verdicts]
-        keys = [answer.key for answer in answers]
+        keys = [_key(*one) for one in zip(answers, verdicts, strict=True)]
         scores = coherence(keys, reasoning, lengths, _canonical(self.arms), self.stability)
         earned = rewards(
             correct,
@@ -154,8 +156,17 @@ class CoherentMath(Game):
 
 
 def reasoning_of(text: str) -> str:
-    """What stands before the answer's own line."""
-    return text.partition(MARK)[0].strip()
+    """What stands before the answer's own line, without steps' headings, which look like it."""
+    before, mark, _ = text.rpartition(MARK)
+    return _HEADING.sub("", before if mark else text).strip()
+
+
+def _key(answer: Answer, verdict: Verdict) -> str | None:
+    """What an arm agrees with others by: 2^3 and 8 are one answer where both are right, and what
+    cannot be read is none."""
+    if verdict.passed:
+        return "right"
+    return None if verdict.kind == "unreadable" else answer.key
 
 
 def _canonical(arms: list[str]) -> tuple[int, int] | None:

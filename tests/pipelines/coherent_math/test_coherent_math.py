@@ -9,7 +9,13 @@ import pytest
 from sparring.core.collect import Job, play
 from sparring.core.types import Request, Task, Turn
 from sparring.judge import math
-from sparring.pipelines.coherent_math.game import ARMS, TEMPERATURES, Arm, CoherentMath
+from sparring.pipelines.coherent_math.game import (
+    ARMS,
+    TEMPERATURES,
+    Arm,
+    CoherentMath,
+    reasoning_of,
+)
 from sparring.pipelines.coherent_math.questions import ASK
 from sparring.run.games import load_game
 
@@ -68,6 +74,30 @@ def test_the_right_and_coherent_earn_more():
     assert scores["s_end"] == pytest.approx(36 / 55, abs=1e-6)
     assert scores["stability"] == 1.0 and scores["correct"] == pytest.approx(9 / 11)
     assert episode.rewards["wolfram_1"] == right["reward"]
+
+
+def test_arms_agree_by_answers_that_are_read_and_right_ones_whatever_their_form():
+    """Right arms share their answer, and a hedge is none: it was equal to the same hedge."""
+    told = {"wolfram_0": "#### 2^2", "wolfram_1": "#### 400%", "wolfram_2": "#### 5 or 6"}
+    told["wolfram_3"] = told["wolfram_2"]
+    episode, _ = asked(CoherentMath(arms=[*told]), told.__getitem__)
+    arms = {t["arm"]: t for t in episode.facts["trajectories"]}
+    assert [t["correct"] for t in arms.values()] == [True, True, False, False]
+    assert [t["s_end"] for t in arms.values()] == pytest.approx([1 / 3, 1 / 3, 0, 0], abs=1e-5)
+    assert [t["s_cf"] for t in arms.values()] == pytest.approx([1 / 3, 1 / 3, 0, 0], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning"),
+    [
+        ("#### Step 1: add\n2 + 2 = 4\n#### 2. Halve\n4 / 2 = 2\n#### 2", "2 + 2 = 4\n\n4 / 2 = 2"),
+        ("2 + 2 = 4 #### 4", "2 + 2 = 4"),
+        ("#### 4\n#### 4\n#### 4", ""),
+        ("It is \\boxed{4}", "It is \\boxed{4}"),
+    ],
+)
+def test_reasoning_is_what_stands_before_the_answer(text: str, reasoning: str):
+    assert reasoning_of(text) == reasoning
 
 
 def test_a_broken_grader_voids_the_game(monkeypatch: pytest.MonkeyPatch):
