@@ -30,6 +30,12 @@ VALID = (
 BUILT_IN = ("nano", "smollm2")
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PEFT_PREFIX = "base_model.model."
+# What an adapter may have that is computed otherwise than here, though its matrices would fit.
+_ODD = (
+    *("use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alpha_pattern"),
+    *("alora_invocation_tokens", "use_qalora", "use_bdlora", "layer_replication"),
+)
+_MOVES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # beginnings that change the base too
 _RUN = re.compile(r"(?P<run>.+?)(?:@(?P<step>\d+|best|last))?(?::(?P<who>[\w.@-]+))?")
 
 
@@ -112,7 +118,9 @@ def _adapter(folder: Path) -> Trained:
     if not (folder / ADAPTER_WEIGHTS).is_file():
         raise ConfigError(f"{folder} has an {ADAPTER_CONFIG} and no {ADAPTER_WEIGHTS}")
     adapter = read_object(folder / ADAPTER_CONFIG)
-    odd = [key for key in ("use_dora", "use_rslora", "modules_to_save") if adapter.get(key)]
+    odd = [key for key in _ODD if adapter.get(key)]
+    begun = str(adapter.get("init_lora_weights", ""))
+    odd += [f"init_lora_weights {begun}"] if begun.lower().startswith(_MOVES_BASE) else []
     if adapter.get("peft_type") != "LORA" or odd:
         what = ", ".join(odd) or f"peft_type {adapter.get('peft_type')}"
         raise ConfigError(f"{folder} is an adapter with {what}; plain LoRA is what can be loaded")
