@@ -251,7 +251,7 @@ class Server:
             for number, (request, ids) in enumerate(self._requests(plan))
         ]
         kind = "chat.completion.chunk" if plan.chat else plan.kind
-        head, turns = _head(plan, kind), list[Turn]()
+        head, turns, begun = _head(plan, kind), list[Turn](), set[int]()
         try:
             while len(turns) < len(tasks):
                 number, piece = await pieces.get()
@@ -261,8 +261,9 @@ class Server:
                     return
                 choice: dict[str, Any] = {"index": number, "finish_reason": None}
                 new = piece if isinstance(piece, dict) else {}
-                if plan.chat:
-                    choice["delta"] = {"role": "assistant", **new} if new else {}
+                if plan.chat:  # the role once: clients join what the pieces have under one key
+                    choice["delta"] = new if number in begun else {"role": "assistant", **new}
+                    begun.add(number)
                 else:
                     choice["text"] = new.get("content", "")
                 if isinstance(piece, Turn):

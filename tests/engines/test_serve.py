@@ -99,6 +99,16 @@ def test_a_stream_is_the_reply_in_pieces(client) -> None:
     assert pieces[-1].usage == whole.usage
 
 
+def test_a_client_that_joins_the_pieces_has_the_message(client) -> None:
+    plan = {"model": "main", "messages": HELLO, "max_tokens": 6, "seed": 3, "n": 2}
+    whole = client.chat.completions.create(**plan)
+    with client.chat.completions.stream(**plan) as pieces:
+        list(pieces)
+        joined = pieces.current_completion_snapshot
+    for one, other in zip(joined.choices, whole.choices, strict=True):
+        assert (one.message.role, one.message.content) == ("assistant", other.message.content)
+
+
 def test_stop_strings_are_left_out_streamed_or_not(client) -> None:
     plan = {"model": "main", "prompt": "once", "max_tokens": 60, "seed": 4}
     text = client.completions.create(**plan).choices[0].text
