@@ -34,6 +34,7 @@ from sparring.pipelines.equivalence.programs import (
     code_of,
     need_proofs,
     program_of,
+    unchanged,
     unusable,
 )
 from sparring.pipelines.equivalence.prompts import SEQ, SINQ
@@ -247,7 +248,7 @@ class Equivalence(Game):
     async def _rule(
         self, p: str, function: str, branch: str, proposal: words.Proposal, table: Table
     ) -> Verdict:
-        if proposal.wrong or proposal.q.split() == p.split():
+        if proposal.wrong or unchanged(p, proposal.q, self.language):
             wrong = Verdict("fail", "form", proposal.wrong)
             verdict = wrong if proposal.wrong else Verdict("fail", "unchanged", "Q is P")
             table.verdicts.append(verdict)

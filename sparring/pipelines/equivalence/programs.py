@@ -14,8 +14,9 @@ from sparring.core.types import Task
 from sparring.pipelines.equivalence.call_graph import root
 from sparring.pipelines.equivalence.haskell_programs import choose_function
 from sparring.pipelines.equivalence.judge import python
+from sparring.pipelines.equivalence.judge.crosshair import bare
 from sparring.pipelines.equivalence.judge.haskell import HaskellChecker, read
-from sparring.pipelines.equivalence.judge.haskell_source import Refused
+from sparring.pipelines.equivalence.judge.haskell_source import Refused, tokens
 from sparring.pipelines.equivalence.judge.purity import parse
 from sparring.pipelines.equivalence.judge.signature import BadSignature
 
@@ -65,6 +66,19 @@ def unusable(task: Task, language: str) -> str:
     except python.Refused as refusal:
         return f"{refusal.verdict.kind}: {refusal.verdict.detail}"
     return ""
+
+
+def unchanged(p: str, q: str, language: str) -> bool:
+    """Whether Q is P but for spaces, comments and, in Python, brackets and docstrings."""
+    if p.split() == q.split():
+        return True
+    if language == "haskell":
+        try:
+            first, second = ([t.text for t in tokens(c) if t.kind != "pragma"] for c in (p, q))
+        except Refused:
+            return False
+        return first == second
+    return all(isinstance(parse(code), ast.Module) for code in (p, q)) and bare(p) == bare(q)
 
 
 def _python_function(code: str) -> str:

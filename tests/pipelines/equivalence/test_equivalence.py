@@ -15,6 +15,7 @@ from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Episode, Request, Task, Verdict
 from sparring.judge.sandbox import probe
 from sparring.pipelines.equivalence import prompts as words
+from sparring.pipelines.equivalence.programs import unchanged
 from sparring.pipelines.equivalence.teacher import rejections, round_stats
 from sparring.run.games import load_game
 
@@ -113,8 +114,20 @@ def test_refusals_are_told_and_kept_and_three_tries_are_all() -> None:
 
 @jail
 def test_p_itself_is_no_rewrite_of_p() -> None:
-    episode = play([words.written("python", P)] * 3, share=1.0)
-    assert {refused["kind"] for refused in episode.facts["rejected"]} == {"unchanged"}
+    same = P.replace("return ", "return (").rstrip() + ")  # not the same, whoever looks closely\n"
+    said = [P, same, P.replace(":\n", ':\n    """Otherwise than P."""\n', 1)]
+    episode = play([words.written("python", q) for q in said], share=1.0)
+    refused = episode.facts["rejected"]
+    assert [row["kind"] for row in refused] == ["unchanged"] * 3
+    assert [row["q"].strip() for row in refused] == [q.strip() for q in said]
+
+
+def test_haskell_is_the_same_whatever_its_comments_say() -> None:
+    p = "f :: Int -> Int\nf n = n + 1\n"
+    assert unchanged(p, "f :: Int->Int -- no {- P\nf n = n {- . -} +1", "haskell")
+    assert unchanged(p, "{-# LANGUAGE LambdaCase #-}\n" + p, "haskell")
+    assert not unchanged(p, p.replace("n + 1", "1 + n"), "haskell")
+    assert not unchanged(p, p + "{- without an end", "haskell")
 
 
 @jail
