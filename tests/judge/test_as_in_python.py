@@ -82,15 +82,29 @@ def test_a_plain_python_passes_the_right_ones() -> None:
         ("class S: pass", "class C(S): pass\nassert C()", "derives from one of the program's"),
         ("def f(): return 1", "import nowhere_to_be_had\nassert f() == 1", "No module named"),
         ("def f(): return 1", "x = 1", "call nothing"),
+        ("def f(): return 1", "def of_f():\n    assert f() == 2", "call nothing"),
+        ("class F: x = 1", "class OfF:\n    def a(self):\n        assert F.x == 2", "call nothing"),
+        ("def f(): return 1", "def check(f):\n    for x in []: f(x)", "call nothing"),
     ],
 )
 def test_tests_that_cannot_be_run_here_are_void(code: str, tests: str, why: str) -> None:
     async def judged() -> Verdict:
         async with Judge() as judge:
-            return await judge.tests(code, tests)
+            return await judge.tests(code, tests, entry="f" if "check(" in tests else None)
 
     verdict = asyncio.run(judged())
     assert (verdict.status, verdict.kind) == ("void", "tests") and why in verdict.detail
+
+
+def test_an_array_for_tests_without_numpy_is_no_void() -> None:
+    thing, array = "['h', 0, {'type': 'X', 'builtin': True}]", "['N', 'float64', [1], ['l', 1.0]]"
+    code = next(c["code"] for c in WRONG if thing in c["code"]).replace(thing, array)
+
+    async def judged() -> Verdict:
+        async with Judge(packages=()) as judge:
+            return await judge.tests(code, "for n in [1]:\n    assert f(n) == 3")
+
+    assert "'N'" in code and asyncio.run(judged()).status == "fail"
 
 
 @pytest.mark.parametrize(
@@ -106,6 +120,12 @@ def test_functions_and_cases_that_a_runner_would_find_are_run(code: str, status:
 
     for tests in (
         "def test_f():\n    assert f(1) == 2",
+        "async def test_f():\n    assert f(1) == 2",
+        "class TestF:\n    def test_f(self):\n        assert f(1) == 2",
         case + "        self.assertEqual(f(1), 2)",
+        case + "        self.assertEqual(f(1), 2)\nunittest.main()",
+        case + "        assert f(1) == 2\nunittest.main(argv=['x'], exit=False)",
+        case + "        self.assertEqual(f(1), 2)\n"
+        "unittest.TextTestRunner().run(unittest.defaultTestLoader.loadTestsFromTestCase(T))",
     ):
         assert asyncio.run(judged(tests)).status == status

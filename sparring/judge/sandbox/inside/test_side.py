@@ -19,6 +19,7 @@ from .link import READY, Link, LinkLost
 from .looks import ASKING, SCALARS, STAND_INS, introspect, looking_like
 from .mirror import MUTABLE, Mirror, restore, share
 from .remote import Proxy, Unsupported
+from .suites import run_defined, watched
 from .world import TestsWorld
 
 # A program may bring these into the tests' names with its own imports; ours are the real ones.
@@ -43,7 +44,7 @@ class Names(dict[str, Any]):
 
 
 MISSING = object()
-MALFORMED = (wire.WireError, LookupError, TypeError, ValueError, AttributeError)
+MALFORMED = (wire.WireError, LookupError, TypeError, ValueError, AttributeError, ImportError)
 
 
 class Side:
@@ -203,12 +204,15 @@ class Side:
             return self._value(answer, args)
         if self.world.active:
             self.world.happened(answer)
-        return self._answer(answer, args, kwargs)
+        return self._answer(answer, message["op"], args, kwargs)
 
-    def _answer(self, answer: dict[str, Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _answer(
+        self, answer: dict[str, Any], what: str, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         try:
             self.mirror.apply(answer.get("changed", []), self._decoded)
-            self._changed(answer, args, kwargs)
+            if what == "call":  # what else is sent along is not the program's to change
+                self._changed(answer, args, kwargs)
             error = self._error(answer) if "error" in answer else None
         except MALFORMED as wrong:
             raise LinkLost(f"the program sent no value: {wrong}") from None
@@ -249,7 +253,7 @@ class Side:
         answer = self.link.ask(message)
         if "error" in answer:
             return MISSING
-        value = self._answer(answer, [], {})
+        value = self._answer(answer, "name", [], {})
         if type(value) is not Proxy:
             return value
         known = self.named.get(value._number)
@@ -261,7 +265,8 @@ class Side:
         if name not in self.entry:
             module, source = value._about.get("module"), value._about.get("from")
             if type(module) is str and module.partition(".")[0] in TRUSTED:
-                return importlib.import_module(module)
+                with suppress(ImportError):  # a module may call itself what it likes
+                    return importlib.import_module(module)
             if type(source) is list and tuple(map(str, source)) in TRUSTED_FUNCTIONS:
                 return getattr(importlib.import_module(source[0]), source[1])
         return value
@@ -310,19 +315,22 @@ def check(request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
     """Run the tests to the end or to the first thing that is not so."""
     side = Side(request, fds[2])
     try:
-        side._answer(side.link.receive(), [], {})
-        introspect(side, "\n".join(source for _, source in request["parts"]))
+        side._answer(side.link.receive(), "ready", [], {})
+        text = "\n".join(source for _, source in request["parts"])
+        introspect(side, text)
         watch = [*side.world.watch, *["aliases"] * request["changes"]]
         if watch:
             side.ask("watch", watch)
         # Not before the program has also given its names: it may say that it is ready, and be not.
         names = names_of_tests(side, request["reads"], request["binds"])
+        wrong = watched(names) if "unittest" in text else []
         os.pwrite(fds[1], READY, 0)
         before, side.link.mark = side.link.asked, fds[1]
         for code in compiled(request):
             exec(code, names)
         if request["check"]:
             candidates = [side.name(name) for name in side.entry]
+            before += len(candidates)  # to ask for a function is not to call it
             for name, candidate in zip(side.entry, candidates, strict=True):
                 if candidate is MISSING:
                     detail = f"NameError: name {name!r} is not defined"
@@ -332,6 +340,9 @@ def check(request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
             run_defined(names)
         if side.link.asked == before:
             return {"verdict": "void", "kind": "tests", "detail": "the tests call nothing"}
+        if wrong:
+            kind, text = wrong[0]
+            return {"verdict": "fail", "kind": kind, "detail": text.strip()[-300:]}
         return {"verdict": "pass"}
     except LinkLost as lost:
         return {"verdict": "fail", "kind": "exception", "detail": str(lost), "lost": True}
@@ -339,21 +350,6 @@ def check(request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
         return {"verdict": "void", "kind": "tests", "detail": str(error)}
     except BaseException as error:
         return _failed(error, side)
-
-
-def run_defined(names: dict[str, Any]) -> None:
-    """What a test runner would run of tests that only define theirs: functions called `test…`
-    that take nothing, and the cases of unittest."""
-    for name, value in list(names.items()):
-        if name.startswith("test") and type(value) is types.FunctionType:
-            if not value.__code__.co_argcount:
-                value()
-        elif isinstance(value, type) and any(c.__name__ == "TestCase" for c in value.__mro__):
-            unittest = importlib.import_module("unittest")
-            getattr(value, "setUpClass", lambda: None)()
-            for case in unittest.defaultTestLoader.loadTestsFromTestCase(value):
-                with suppress(unittest.SkipTest):
-                    case.debug()
 
 
 def _failed(error: BaseException, side: Side) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""Tests that only define theirs, which a runner would find, and those that have a runner of
+unittest's run them, which prints what failed and raises nothing."""
+
+from __future__ import annotations
+
+import importlib
+import types
+from contextlib import suppress
+from typing import Any
+
+from .back import TESTS
+from .remote import Proxy
+
+Wrong = list[tuple[str, str]]  # the kind of fail and what unittest prints of it
+
+
+def own(names: dict[str, Any]) -> dict[str, Any]:
+    """Without the program's: even whether one of them is a class would be a question to it."""
+    return {name: value for name, value in names.items() if type(value) is not Proxy}
+
+
+def watched(names: dict[str, Any]) -> Wrong:
+    """What runners of unittest's find wrong from now on; `unittest.main()` finds the tests."""
+    unittest = importlib.import_module("unittest")
+    module = types.ModuleType(TESTS)
+    wrong: Wrong = []
+    run, main = unittest.TextTestRunner.run, unittest.main
+
+    def kept(self: Any, test: Any) -> Any:
+        result = run(self, test)
+        wrong.extend(("exception", text) for _, text in result.errors)
+        wrong.extend(("wrong value", text) for _, text in result.failures)
+        wrong.extend(("wrong value", f"{case} succeeds") for case in result.unexpectedSuccesses)
+        return result
+
+    def of_the_tests(*args: Any, **options: Any) -> Any:
+        vars(module).update(own(names))
+        return main(**{"argv": [TESTS], **options, "module": module, "exit": False})
+
+    unittest.TextTestRunner.run, unittest.main = kept, of_the_tests
+    return wrong
+
+
+def run_defined(names: dict[str, Any]) -> None:
+    """Functions called `test…` that take nothing, the methods `test…` of classes called `Test…`,
+    and the cases of unittest."""
+    for name, value in own(names).items():
+        if name.startswith("test") and type(value) is types.FunctionType:
+            if not value.__code__.co_argcount:
+                _run(value)
+        elif isinstance(value, type) and any(c.__name__ == "TestCase" for c in value.__mro__):
+            unittest = importlib.import_module("unittest")
+            getattr(value, "setUpClass", lambda: None)()
+            for case in unittest.defaultTestLoader.loadTestsFromTestCase(value):
+                with suppress(unittest.SkipTest):
+                    case.debug()
+        elif isinstance(value, type) and name.startswith("Test") and value.__module__ == TESTS:
+            for method in [method for method in dir(value) if method.startswith("test")]:
+                case = value()
+                getattr(case, "setup_method", lambda: None)()
+                _run(getattr(case, method))
+
+
+def _run(test: Any) -> None:
+    made = test()
+    if type(made) is types.CoroutineType:
+        importlib.import_module("asyncio").run(made)
