@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Score:
     """A match as the first policy saw it. `invalid` counts its own invalid actions, which are
-    losses too; void games are in none of the others. `reward` is the mean of `net_reward`."""
+    losses too; void games are in none of the others, and games in which it or all others were never
+    asked, and so not rewarded, in none at all. `reward` is the mean of `net_reward`."""
 
     games: int
     wins: int
@@ -82,13 +83,15 @@ def score(episodes: Sequence[Episode], seats: Sequence[str]) -> Score:
         if episode.void is not None:
             void += 1
             continue
+        if mine not in episode.rewards or len(episode.rewards) < 2:
+            continue
         best_other = max(r for seat, r in episode.rewards.items() if seat != mine)
         wins += episode.rewards[mine] > best_other
         draws += episode.rewards[mine] == best_other
         losses += episode.rewards[mine] < best_other
         invalid += episode.facts.get("invalid") == mine
         total += net_reward(episode.rewards, mine)
-    games = len(episodes) - void
+    games = wins + draws + losses
     return Score(games, wins, draws, losses, invalid, void, total / max(1, games))
 
 

@@ -178,11 +178,13 @@ class Opponents:
 
 
 def against_league(episodes: list[Episode], members: Iterable[str]) -> list[tuple[str, float]]:
-    """Our points in each game against a member of the league: 1, a half or 0."""
+    """Our points in each game against a member of the league: 1, a half or 0. A seat that was never
+    asked may have no reward, and is not compared."""
     known, points = set(members), []
     for episode in episodes:
-        mine = [s for s, policy in episode.seating.items() if policy not in known]
-        others = [s for s, policy in episode.seating.items() if policy in known]
+        asked = {s: policy for s, policy in episode.seating.items() if s in episode.rewards}
+        mine = [s for s, policy in asked.items() if policy not in known]
+        others = [s for s, policy in asked.items() if policy in known]
         if mine and others and episode.void is None:
             gap = episode.rewards[mine[0]] - episode.rewards[others[0]]
             points.append((episode.seating[others[0]], 0.5 + 0.5 * ((gap > 0) - (gap < 0))))

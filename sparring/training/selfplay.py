@@ -135,8 +135,10 @@ def game_stats(episodes: Sequence[Episode]) -> dict[str, Any]:
     own = load_game(fair[0].game).measures(fair, "") if fair else {}
     if own:
         return counts | _rounded(own)
-    seats = fair[0].rewards if fair else {}
-    return counts | _rounded({f"reward_{s}": fmean(e.rewards[s] for e in fair) for s in seats})
+    earned: dict[str, list[float]] = {}  # by those who were asked
+    for seat, reward in (item for episode in fair for item in episode.rewards.items()):
+        earned.setdefault(seat, []).append(reward)
+    return counts | _rounded({f"reward_{seat}": fmean(own) for seat, own in earned.items()})
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:

@@ -1,13 +1,16 @@
 """Who sits opposite: by the seed, in the share asked for; the league keeps the hard ones."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from sparring.core.types import Episode, Task, derive
+from sparring.evaluation.arena import Score, score
 from sparring.evaluation.ratings import Result
 from sparring.run.config import OpponentsConfig
 from sparring.training.opponents import Opponents, against_league, league_weights
+from sparring.training.selfplay import game_stats
 
 SEATS = ("x", "o")
 
@@ -213,3 +216,15 @@ def test_points_against_members_by_hand():
     assert against_league(episodes, ["main@2", "random"]) == [
         ("main@2", 1.0), ("main@2", 0.0), ("random", 0.5),
     ]  # fmt: skip
+
+
+def test_a_seat_that_was_not_asked_has_met_nobody():
+    """In a game that is not zero-sum it may go without a reward."""
+    seating = {"x": "main", "o": "main@2"}
+    alone = Episode("1", "kuhn", Task("1"), 0, seating=seating, rewards={"x": 1.0})
+    both = replace(alone, rewards={"x": 1.0, "o": 0.0})
+    assert against_league([alone, both], ["main@2"]) == [("main@2", 1.0)]
+    found = score([alone, alone, both, replace(both, void="judge")], ["x", "o", "o", "x"])
+    assert found == Score(games=1, wins=0, draws=0, losses=1, invalid=0, void=1, reward=-0.5)
+    assert game_stats([both, alone]) == {"void": 0, "reward_x": 1.0, "reward_o": 0.0}
+    assert game_stats([alone, both]) == {"void": 0, "reward_x": 1.0, "reward_o": 0.0}
