@@ -7,6 +7,7 @@ import ast
 import copy
 import sys
 from dataclasses import dataclass
+from types import EllipsisType
 
 from sparring.judge.python.expressions import FUNCTIONS, METHODS, MODULES, TYPES, Value, fold
 from sparring.judge.python.names import BUILTINS
@@ -133,6 +134,8 @@ class Hoisting:
 
         match node:
             case ast.Compare(left, ops, comparators):
+                if _of_identity(node):
+                    raise NotSimple
                 first, *rest = comparators
                 parts = [go(left), go(first), *[go(part, False) for part in rest]]
                 return ast.Compare(parts[0], ops, parts[1:])
@@ -232,6 +235,24 @@ def _check_argument(node: ast.stmt) -> str:
         case ast.Expr(ast.Call(_, [ast.Name(name)], _)):
             return name
     raise NotSimple
+
+
+def _of_identity(node: ast.Compare) -> bool:
+    """Whether it asks for more than None, a bool or a type: a value that travels is a copy."""
+    sides = [node.left, *node.comparators]
+    return any(
+        isinstance(op, ast.Is | ast.IsNot) and not any(map(_is_unique, pair))
+        for op, *pair in zip(node.ops, sides, sides[1:], strict=False)
+    )
+
+
+def _is_unique(node: ast.expr) -> bool:
+    match node:
+        case ast.Constant(None | bool() | EllipsisType()):
+            return True
+        case ast.Name(name):
+            return name in FUNCTIONS or name in TYPES
+    return False
 
 
 def _is_inert(node: ast.stmt) -> bool:

@@ -9,6 +9,8 @@ import inspect
 from collections.abc import Iterable, Iterator
 from types import CodeType
 
+from sparring.judge.sandbox.inside.identity import ONE
+
 BUILTINS = frozenset(dir(builtins)) - {"_"}  # which an interactive session binds, not Python
 EXTENDED_ARG = dis.EXTENDED_ARG
 LOADS = {  # operation → by how many bits its argument is shifted; LOAD_GLOBAL has a flag in it
@@ -84,6 +86,7 @@ def global_names(
                 loaded, stored = loaded - stored, set()  # a class: its names are its own
             reads |= loaded
             binds |= stored
+    reads.discard(ONE)
     known = {name for name in reads if name in BUILTINS and name not in shadow}
     if known & DYNAMIC:
         return None, ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import marshal
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import MAGIC_NUMBER
@@ -21,6 +22,7 @@ from sparring.judge.python.expressions import MODULES, Value
 from sparring.judge.python.hoisting import Check, Hoisting, NotSimple
 from sparring.judge.python.names import BUILTINS, changes_values, global_names, shadowed
 from sparring.judge.python.plain_asserts import plain_asserts
+from sparring.judge.sandbox.inside import identity
 
 MOST_TEXT = 1 << 20
 OWN_NAMES = BUILTINS | MODULES.keys() | {"check"}  # never the program's, unless it shadows them
@@ -145,15 +147,19 @@ def _match_entry(wanted: int, entry: tuple[str, ...]) -> None:
 
 @lru_cache(maxsize=64)
 def compiled(parts: tuple[tuple[str, str], ...]) -> tuple[CodeType, ...]:
-    return tuple(_parse(label, text, 0) for label, text in parts)
+    return tuple(_parse(label, text, identity.compiled) for label, text in parts)
 
 
-def _parse(label: str, text: str, flags: int = ast.PyCF_ONLY_AST) -> Any:
+def _tree(text: str, label: str) -> ast.Module:
+    return compile(text, label, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+
+
+def _parse(label: str, text: str, parse: Callable[[str, str], Any] = _tree) -> Any:
     if len(text) > MOST_TEXT:
         raise BadTests(f"{label.strip('<>')} has {len(text)} characters; the most is {MOST_TEXT}")
     try:
         with unwarned():
-            return compile(text, label, "exec", flags, dont_inherit=True)
+            return parse(text, label)
     except SyntaxError as error:
         raise BadTests(
             f"{label.strip('<>')} line {error.lineno} does not parse: {error.msg}"

@@ -9,6 +9,7 @@ import sys
 import types
 from typing import Any
 
+from .identity import ONE, one, same
 from .remote import Proxy
 from .solution_side import LIBRARY
 
@@ -104,7 +105,7 @@ def is_callable(value: Any) -> bool:
 
 
 ASKING = {"type": TypeOf, "isinstance": is_instance, "hasattr": has_attribute,
-          "callable": is_callable}  # fmt: skip
+          "callable": is_callable, "id": lambda value: id(one(value)), ONE: one}  # fmt: skip
 
 
 def introspect(side: Any, text: str) -> None:
@@ -124,3 +125,6 @@ def introspect(side: Any, text: str) -> None:
             place = importlib.import_module(module)
             for name in names:
                 setattr(place, name, asking(module, name, getattr(place, name)))
+    if "assertIs" in text:
+        case = importlib.import_module("unittest").TestCase
+        case.assertIs, case.assertIsNot = same(case.assertIs), same(case.assertIsNot)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from importlib._bootstrap_external import MAGIC_NUMBER
 from typing import Any
 
-from . import wire
+from . import identity, wire
 from .awaiting import Loop
 from .back import TESTS, done
 from .errors import Caught
@@ -295,7 +295,8 @@ def names_of_tests(side: Side, reads: list[str] | None, binds: list[str]) -> dic
         elif value is not MISSING or name not in binds:
             reads = None
             break
-    own: dict[str, Any] = {"__name__": TESTS, "__builtins__": builtins, **ASKING}
+    own: dict[str, Any] = {"__name__": TESTS, "__builtins__": builtins}
+    own |= {name: value for name, value in ASKING.items() if name not in side.entry}
     if reads is not None:
         return {**names, **own}
     asked = Names(own)
@@ -308,7 +309,7 @@ def compiled(request: dict[str, Any]) -> list[types.CodeType]:
     raw = bytes.fromhex(request["code"])
     if raw.startswith(MAGIC_NUMBER):
         return list(marshal.loads(raw[len(MAGIC_NUMBER) :]))
-    return [compile(text, label, "exec", dont_inherit=True) for label, text in request["parts"]]
+    return [identity.compiled(text, label) for label, text in request["parts"]]
 
 
 def check(request: dict[str, Any], fds: list[int]) -> dict[str, Any]:
