@@ -37,7 +37,7 @@ from sparring.engines.serve_request import (
     read_whole,
 )
 from sparring.models.chat import Chat
-from sparring.models.thinking import CLOSE, OPEN, split_thinking
+from sparring.models.thinking import split_partial, split_thinking
 
 log = logging.getLogger(__name__)
 _COMPLETION_TOKENS, _MOST_CHOICES = 16, 128  # as in OpenAI's own API
@@ -305,7 +305,8 @@ class Server:
         self.engine.listen(request, on_text)
         try:
             turn = await self.engine.act_on(request, ids)
-            send(*self._parts(plan, turn))
+            whole = self._chat_of(plan.model).spoken(turn.token_ids, whole=not plan.chat)
+            send(*self._so_far(plan, _before_stop(whole, stops), done=True))
             loop.call_soon(pieces.put_nowait, (number, turn))
         except Exception as error:
             pieces.put_nowait((number, error))
@@ -321,15 +322,13 @@ class Server:
             return _before_stop(turn.thoughts, stops), text
         return split_thinking(text)
 
-    def _so_far(self, plan: _Plan, text: str) -> tuple[str, str]:
-        """Thoughts and text of a reply that is not complete, without what may become a tag."""
+    def _so_far(self, plan: _Plan, text: str, *, done: bool = False) -> tuple[str, str]:
+        """Thoughts and text of a reply as far as it is there."""
         if not plan.chat:
             return "", text
         thinking = self._chat_of(plan.model).thinking
-        thoughts, answer = split_thinking(text, opened=thinking is not None and thinking.opened)
-        if CLOSE not in text and answer and OPEN.startswith(answer.strip()):
-            return "", ""
-        return (thoughts if CLOSE in text else thoughts[: 1 - len(CLOSE)].rstrip()), answer
+        opened = thinking is not None and thinking.opened
+        return split_partial(text, opened=opened, done=done)
 
 
 def serve(

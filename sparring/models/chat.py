@@ -144,18 +144,29 @@ class Chat:
     def decode(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=True))
 
-    def streamed(self, on_text: Callable[[str], None]) -> Callable[[int], None]:
-        """A function of a reply's tokens, one after another, that passes their text on."""
+    def spoken(self, ids: list[int], *, whole: bool = False) -> str:
+        """The text of a reply as it was drawn, the tags of its thoughts included; `whole`: it has
+        none."""
+        thinking = None if whole else self.thinking
+        return self.decode(ids) if thinking is None else thinking.tagged(ids)
+
+    def streamed(
+        self, on_text: Callable[[str], None], *, whole: bool = False
+    ) -> Callable[[int], None]:
+        """A function of a reply's tokens, one after another, that passes their text on. Decoded is
+        only what follows the last piece but one: all of it each time took a second in 4,000."""
         ids: list[int] = []
-        sent = ""
+        begin = sent = 0  # of the last piece, and where it ended
 
         def on_token(token: int) -> None:
-            nonlocal sent
+            nonlocal begin, sent
             ids.append(token)
-            text = self.decode(ids)
-            if not text.endswith("\ufffd"):  # half a character waits for its other half
-                on_text(text[len(sent) :])
-                sent = text
+            before = self.spoken(ids[begin:sent], whole=whole)
+            text = self.spoken(ids[begin:], whole=whole)
+            # Half a character waits for its other half.
+            if len(text) > len(before) and not text.endswith("\ufffd"):
+                on_text(text[len(before) :])
+                begin, sent = sent, len(ids)
 
         return on_token
 

@@ -23,6 +23,18 @@ def split_thinking(text: str, *, opened: bool = False) -> tuple[str, str]:
     return "", text
 
 
+def split_partial(text: str, *, opened: bool, done: bool) -> tuple[str, str]:
+    """Thoughts and answer of a text that goes on until it is `done`, without what may become a tag.
+    What was passed on cannot be taken back: thoughts begin at once, and their first end counts."""
+    before, close, after = text.partition(CLOSE)
+    if not opened and not before.lstrip().startswith(OPEN):
+        return "", "" if not done and OPEN.startswith(text.strip()) else text
+    thoughts = before.replace(OPEN, "")
+    if not (close or done):
+        thoughts = thoughts[: 1 - len(CLOSE)]
+    return thoughts.strip(), after.lstrip("\n")
+
+
 @dataclass(frozen=True)
 class Thinking:
     """How a chat template treats thoughts, in token ids."""
@@ -34,6 +46,7 @@ class Thinking:
     drops: bool  # earlier replies are written without their thoughts
     opening: tuple[int, ...]  # at the end of a prompt, but not before an earlier reply's answer
     instead: tuple[int, ...]  # before an earlier reply's answer, but not at the end of a prompt
+    special: bool  # the tokenizer calls the tags special, and texts are without them
 
     def answer_start(self, ids: list[int]) -> int:
         """The index of the first id that belongs to the answer."""
@@ -52,6 +65,16 @@ class Thinking:
         start = self.answer_start(ids)
         before = [i for i in ids[:start] if i not in (self.open, self.close)]
         return self._text(before).strip(), self._text(ids[start:])
+
+    def tagged(self, ids: list[int]) -> str:
+        """The text of a reply with its tags."""
+        if not self.special:
+            return self._text(ids)
+        tags, parts, start = {self.open: OPEN, self.close: CLOSE}, list[str](), 0
+        for end in (at for at, token in enumerate(ids) if token in tags):
+            parts += [self._text(ids[start:end]), tags[ids[end]]]
+            start = end + 1
+        return "".join([*parts, self._text(ids[start:])])
 
     def later(
         self, prompt: list[int], reply: list[int], ended: bool
@@ -102,4 +125,5 @@ def thinking_of(tokenizer: Any) -> Thinking | None:
         drops=_THOUGHT not in later,
         opening=opening,
         instead=instead,
+        special=not tokenizer.decode(ids[1], skip_special_tokens=True),
     )

@@ -4,14 +4,18 @@ our own engine for players on servers."""
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import httpx
+import openai
 import pytest
 import uvicorn
+from thinking_models import letters_and_tags, tokenizer_of
 from typer.testing import CliRunner
 
 from sparring.cli.app import app
@@ -21,7 +25,21 @@ from sparring.engines.local import engine as engine_module
 from sparring.engines.local.engine import TransformersEngine
 from sparring.engines.openai import OpenAIEngine
 from sparring.engines.serve import Server
+from sparring.models.policies import FullPolicies
 from sparring.run.servers import ServerConfig
+
+
+@contextmanager
+def serving(engine: TransformersEngine, name: str) -> Iterator[str]:
+    config = uvicorn.Config(Server(engine, name, "runs/x").app(), port=0, log_level="error")
+    http = uvicorn.Server(config)
+    thread = threading.Thread(target=http.run, daemon=True)
+    thread.start()
+    while not http.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{http.servers[0].sockets[0].getsockname()[1]}/v1"
+    http.should_exit = True
+    thread.join(10)
 
 
 @pytest.fixture(scope="module")
@@ -35,22 +53,12 @@ def server() -> Iterator[tuple[str, TransformersEngine]]:
         for parameter in policies.parameters(name).values():
             parameter.data.add_(0.1)
     engine = TransformersEngine(policies)
-    config = uvicorn.Config(Server(engine, "main", "runs/x").app(), port=0, log_level="error")
-    http = uvicorn.Server(config)
-    thread = threading.Thread(target=http.run, daemon=True)
-    thread.start()
-    while not http.started:
-        time.sleep(0.01)
-    port = http.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}/v1", engine
-    http.should_exit = True
-    thread.join(10)
+    with serving(engine, "main") as url:
+        yield url, engine
 
 
 @pytest.fixture
 def client(server):
-    import openai
-
     return openai.OpenAI(base_url=server[0], api_key="none", max_retries=0)
 
 
@@ -210,6 +218,31 @@ def test_thoughts_are_streamed_apart_from_the_answer(server) -> None:
             assert part.startswith(sent[number]) or sent[number].startswith(part)
             sent[number] = max(sent[number], part, key=len)
     assert sent == ["so < it </t is", "four <b>"]
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_a_stream_of_thoughts_loses_nothing_and_says_nothing_twice(special: bool) -> None:
+    """Of a model that opens and closes thoughts anywhere."""
+    tokenizer = tokenizer_of(opening="<think>\n", special=special)
+    policies = FullPolicies(letters_and_tags(tokenizer), tokenizer)
+    with serving(TransformersEngine(policies), "base") as url:
+        asked = openai.OpenAI(base_url=url, api_key="none").chat.completions
+        closed = 0
+        for seed in range(12):
+            plan = {"model": "base", "messages": HELLO, "max_tokens": 12, "seed": seed}
+            whole = asked.create(**plan).choices[0].message.to_dict()
+            sent = {"reasoning_content": "", "content": ""}
+            for piece in asked.create(**plan, stream=True):
+                for key, text in piece.choices[0].delta.to_dict().items():
+                    sent[key] = sent.get(key, "") + text
+            keys = ("reasoning_content", "content")
+            parts = [[said.get(key, "") for key in keys] for said in (sent, whole)]
+            words = [re.sub("</?think>", "", "".join(part)) for part in parts]
+            assert words[0] == words[1]
+            if sent["content"] and "</think>" not in sent["content"]:  # thoughts that ended once
+                assert parts[0][0] == parts[1][0]
+                closed += 1
+        assert closed
 
 
 def test_a_client_that_hangs_up_frees_its_blocks(server, monkeypatch) -> None:

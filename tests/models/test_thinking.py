@@ -1,13 +1,11 @@
 """Thinking models: thoughts apart from the answer, dropped from later prompts or kept as the chat
-template says, with the very ids that were sampled. The templates are shaped like Qwen3's, which
-drops thoughts, and QwQ's, which opens them in the prompt besides; the model is small and random."""
+template says, with the very ids that were sampled."""
 
 import asyncio
 from itertools import pairwise
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from thinking_models import letters_and_tags, tokenizer_of
 
 from sparring.core.collect import Job, collect
 from sparring.core.game import Game, Outcome
@@ -17,31 +15,7 @@ from sparring.credit.samples import join
 from sparring.engines.local.engine import TransformersEngine
 from sparring.models.chat import Chat
 from sparring.models.policies import FullPolicies
-from sparring.models.thinking import split_thinking
-
-PAST = {
-    "drops": "{% set c = m.content.split('</think>')[-1].lstrip('\n') %}",
-    "keeps": "{% set c = m.content %}",
-}
-TEMPLATE = (
-    "{%% for m in messages %%}{%% if m.role == 'assistant' %%}%s"
-    "{{ '<|im_start|>assistant\n' + c + '<|im_end|>\n' }}"
-    "{%% else %%}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{%% endif %%}"
-    "{%% endfor %%}{%% if add_generation_prompt %%}{{ '<|im_start|>assistant\n%s' }}{%% endif %%}"
-)
-
-
-def tokenizer_of(past: str = "drops", opening: str = "") -> PreTrainedTokenizerFast:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    core = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(alphabet)}, merges=[]))
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    core.decoder = decoders.ByteLevel()
-    core.add_tokens([AddedToken(t, special=True) for t in ("<|im_start|>", "<|im_end|>")])
-    core.add_tokens(["<think>", "</think>"])
-    made = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<|im_end|>")
-    made.pad_token = "<|im_end|>"
-    made.chat_template = TEMPLATE % (PAST[past], opening) + "{# </think> #}"
-    return made
+from sparring.models.thinking import split_partial, split_thinking
 
 
 def next_prompt(chat: Chat, reply: str) -> str:
@@ -120,17 +94,8 @@ class Talk(Game):
 @pytest.mark.parametrize("past", ["drops", "keeps"])
 def test_self_play_of_several_turns_keeps_ids_and_hides_thoughts(past: str) -> None:
     tokenizer = tokenizer_of(past)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=2048,
-    )  # fmt: skip
-    model = Qwen3ForCausalLM(config).eval()
-    opened, closed = (tokenizer.convert_tokens_to_ids(t) for t in ("<think>", "</think>"))
-    # The first coordinate of every hidden state is about 5: a bias that leaves letters and tags.
-    model.get_input_embeddings().weight.data[:, 0] = 5.0
-    head = model.get_output_embeddings().weight.data
-    head[:, 0] = -4.0
-    head[[*tokenizer.encode("abcdefgh"), opened, closed], 0] = 0.0
+    model = letters_and_tags(tokenizer)
+    closed = tokenizer.convert_tokens_to_ids("</think>")
     policies = FullPolicies(model, tokenizer)
     policies.add("main")
     engine, game = TransformersEngine(policies), Talk()
@@ -171,3 +136,45 @@ def test_texts_are_split_where_there_are_no_ids() -> None:
     assert split_thinking("<think>hm") == ("hm", "")
     assert split_thinking("hm", opened=True) == ("hm", "")
     assert split_thinking("4") == ("", "4")
+
+
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize(
+    ("opening", "reply", "thoughts", "answer"),
+    [
+        ("", "<think>\nhm < a\n</think>\n\nfour <b>", "hm < a", "four <b>"),
+        ("", "four <b", "", "four <b"),
+        ("", "<think>\nhm", "hm", ""),
+        ("<think>\n", "hm\n</think>\n\nfour", "hm", "four"),
+        ("<think>\n", "hm", "hm", ""),
+        # What has been passed on stays: the first end counts, and where none began there is none.
+        ("", "<think>hm</think>four</think>five", "hm", "four</think>five"),
+        ("", "hm</think>four", "", "hm</think>four"),
+    ],
+)
+def test_thoughts_apart_in_a_reply_that_goes_on(opening, reply, thoughts, answer, special) -> None:
+    """Of every beginning: nothing is passed on that is taken back later. Also where the tokenizer
+    calls the tags special, and leaves them out of texts."""
+    chat = Chat(tokenizer_of("drops", opening, special=special))
+    ids, pieces, sent = chat.encode(reply), list[str](), ("", "")
+    on_token = chat.streamed(pieces.append)
+    for number, token in enumerate(ids, 1):
+        on_token(token)
+        done, opened = number == len(ids), chat.thinking.opened
+        parts = split_partial("".join(pieces), opened=opened, done=done)
+        assert all(part.startswith(before) for part, before in zip(parts, sent, strict=True))
+        sent = parts
+    assert sent == (thoughts, answer) and "".join(pieces) == reply
+    if (reply + answer).count("</think>") <= 1 and opening + thoughts:
+        assert chat.split(ids) == sent, "as a reply that is split when it is complete"
+
+
+def test_a_piece_of_a_long_reply_costs_no_more_than_one_of_a_short_one(monkeypatch) -> None:
+    chat = Chat(tokenizer_of())
+    decoded, on_token = list[int](), chat.streamed(lambda text: None)
+    monkeypatch.setattr(
+        chat, "spoken", lambda ids, whole: decoded.append(len(ids)) or "x" * len(ids)
+    )
+    for token in range(300):
+        on_token(token % 100)
+    assert max(decoded) <= 2

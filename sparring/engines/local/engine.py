@@ -135,8 +135,8 @@ class TransformersEngine(OwnEngine):
         self._listeners[id(request)] = on_text
 
     def _on_token(self, request: Request) -> Callable[[int], None] | None:
-        on_text = self._listeners.pop(id(request), None)
-        return None if on_text is None else self.chat.streamed(on_text)
+        on_text, raw = self._listeners.pop(id(request), None), request.messages[0]["role"] == RAW
+        return None if on_text is None else self.chat.streamed(on_text, whole=raw)
 
     @contextmanager
     def outside(self) -> Iterator[None]:
