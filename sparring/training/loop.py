@@ -252,6 +252,8 @@ async def _played(run: RunDir, parts: Parts, batches: InTurn | Ahead, iteration:
 
 def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[str, float]:
     """One iteration of learning: its metrics."""
+    from sparring.learn.canary import spoken_gaps
+
     requirements.need_whole_draws(parts.config, played.episodes)
     policies = parts.learner.policies
     versions = {name: policies.version(name) for name in policies.names()}
@@ -261,6 +263,10 @@ def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[st
     if parts.config.collect.filter_groups:
         episodes = differing(episodes, parts.credit)
         behind["rate/filtered_groups"] = 1 - groups(episodes) / max(1, groups(played.episodes))
+    if parts.config.learn.restart and parts.config.learn.objective == "policy":
+        # Before the learner goes back to where it began: then the weights that spoke are gone.
+        limit = parts.config.canary
+        played.canary = spoken_gaps(parts.learner, policies, played.episodes, limit)
     lessons, of_teacher = parts.teacher.lessons(episodes, iteration, run.path)
     iterations = parts.config.iterations
     stats = parts.learner.fit(lessons, iteration - 1, iterations, lambda: played.encoded)

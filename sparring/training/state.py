@@ -132,7 +132,8 @@ def build(config: Config, folder: Path | None = None) -> Parts:
     engine.base = base_name(config.policy, config.seed)
     requirements.seat_players(config, engine)
     speaker = engine
-    if config.teach.kind == "recorded":  # then any weights may have generated it
+    # Then other weights may have generated it than those that the learner begins with.
+    if config.teach.kind == "recorded" or config.learn.restart:
         learner.canary = None
     if ahead:  # then workers play, with a copy of the weights, which is what they are held to
         learner.canary = None

@@ -86,7 +86,7 @@ def test_the_guard_stops_a_run_that_collapses_time_and_again(tmp_path: Path) -> 
     assert len(events(run, "rollback")) == len(events(run, "stopped")) == 1
 
 
-def keep_own_copy() -> None:
+def keep_own_copy(scale: float = 1.0) -> None:
     """An engine that was given the weights once and is never told of new ones."""
     import sparring.training.loop
 
@@ -95,9 +95,16 @@ def keep_own_copy() -> None:
     def build(*words: Any) -> Any:
         parts = usual(*words)
         parts.engine.policies = copy.deepcopy(parts.engine.policies)
+        for p in parts.engine.policies.parameters("main").values():
+            p.data *= scale
         return parts
 
     sparring.training.loop.build = build
+
+
+def speak_with_others() -> None:
+    """An engine with other weights of the same version."""
+    keep_own_copy(scale=2.0)
 
 
 def test_a_run_stops_whose_engine_has_other_weights(tmp_path: Path) -> None:
@@ -113,6 +120,18 @@ def test_a_run_stops_whose_engine_has_other_weights(tmp_path: Path) -> None:
 def test_published_weights_keep_the_canary_quiet(tmp_path: Path) -> None:
     assert train("kuhn", tmp_path / "run", "learn.lr=3e-2").code == 0
     assert max(line["learn/canary"] for line in facts(tmp_path / "run")) < 1e-3
+
+
+def test_a_learner_that_begins_anew_is_no_engine_with_other_weights(tmp_path: Path) -> None:
+    """The canary is of the weights that spoke, which the learner leaves before its first step."""
+    keys = ("learn.restart=true", "learn.lr=1e-2", "learn.schedule=constant", "learn.epochs=3")
+    life = train("kuhn", tmp_path / "run", *keys, "sampling.mask_actions=false")
+    assert life.code == 0, life.err
+    lines = facts(tmp_path / "run")
+    assert all(line["learn/canary"] < 1e-4 for line in lines)
+    assert lines[0]["learn/drift"] < 1e-4 and lines[-1]["learn/drift"] > 0.1
+    life = train("kuhn", tmp_path / "other", *keys, first=speak_with_others)
+    assert life.code == 1 and "the engine speaks with other weights" in life.err
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(tmp_path: Path) -> None:
