@@ -7,7 +7,6 @@ import asyncio
 import json
 import logging
 import random
-import re
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from sparring.core.types import Request, Sampling, Turn, VoidGame, derive
 from sparring.engines.local.engine import TransformersEngine
@@ -36,6 +34,7 @@ from sparring.engines.serve_request import (
     read_usage,
     read_whole,
 )
+from sparring.engines.serve_tokens import chat_logprobs, completion_logprobs
 from sparring.models.chat import Chat
 from sparring.models.thinking import split_partial, split_thinking
 
@@ -227,20 +226,9 @@ class Server:
             details |= {"token_ids": turn.token_ids, "prompt_token_ids": turn.prompt_ids}
         if not plan.logprobs:
             return details
+        write = chat_logprobs if plan.chat else completion_logprobs
         tokenizer = self._chat_of(plan.model).tokenizer
-        texts = [tokenizer.decode([token]) for token in turn.token_ids]
-        if plan.chat:
-            parts = [
-                token_bytes(tokenizer, *pair) for pair in zip(turn.token_ids, texts, strict=True)
-            ]
-            content = [
-                {"token": text, "logprob": p, "bytes": own, "top_logprobs": []}
-                for text, p, own in zip(texts, turn.logprobs, parts, strict=True)
-            ]
-            return details | {"logprobs": {"content": content, "refusal": None}}
-        offsets = [sum(map(len, texts[:i])) for i in range(len(texts))]
-        logprobs = {"tokens": texts, "token_logprobs": turn.logprobs, "text_offset": offsets}
-        return details | {"logprobs": {**logprobs, "top_logprobs": None}}
+        return details | {"logprobs": write(tokenizer, turn.token_ids, turn.logprobs)}
 
     async def _stream(self, plan: _Plan) -> AsyncIterator[str]:
         """Pieces of text as they are drawn; logprobs and ids come with the last one of a choice. A
@@ -355,17 +343,6 @@ async def _unless_gone(http: HttpRequest, work: Any) -> Any:
         return task.result()
     finally:
         task.cancel()
-
-
-def token_bytes(tokenizer: Any, token: int, text: str) -> list[int] | None:
-    """The bytes of a token: of half a character its text does not tell them. None: nothing does."""
-    if "\ufffd" not in text:
-        return list(text.encode())
-    piece = str(tokenizer.convert_ids_to_tokens(token))
-    if byte := re.fullmatch("<0x([0-9A-Fa-f]{2})>", piece):
-        return [int(byte[1], 16)]
-    byte_of = {character: byte for byte, character in bytes_to_unicode().items()}
-    return [byte_of[c] for c in piece] if byte_of.keys() >= set(piece) else None
 
 
 def _before_stop(text: str, stops: tuple[str, ...]) -> str:
