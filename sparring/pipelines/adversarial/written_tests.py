@@ -8,14 +8,14 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparring.core.source import parsed
 from sparring.core.types import Verdict, VoidGame
 from sparring.judge.python.expressions import evaluate
 from sparring.judge.python.judge import Judge
-from sparring.pipelines.adversarial.problems import function_name, parameters
+from sparring.pipelines.adversarial.problems import definitions, function_name, parameters
 from sparring.tasks.code import Problem, extract_code
 
 VALID = "valid"
@@ -44,10 +44,11 @@ space, reference = dict(own), own[{name!r}]
 
 def call(given, named):
     try:
-        arguments = inspect.signature(reference).bind(*given, **named).arguments
+        bound = inspect.signature(reference).bind(*given, **named)
     except TypeError:
-        arguments = (given, named)
-    return repr(arguments)
+        return repr((given, named))
+    bound.apply_defaults()
+    return repr(bound.arguments)
 
 def learning(*given, **named):
     known.add(call(given, named))
@@ -107,11 +108,13 @@ class Examiner:
     async def examine(self, problem: Problem, tests: Sequence[str]) -> list[Ruled]:
         """Each test's kind, in order. Of equal tests the first one counts."""
         name, names = function_name(problem.signature), parameters(problem.signature)
-        earlier = {key for test in problem.tests if (key := calls(test, name, names))}
+        defaults = _defaults(problem.code, name)
+        known = (calls(test, name, names, defaults) for test in problem.tests)
+        earlier = {key for key in known if key}
         kinds: list[str] = []
         for test in tests:
             kind = refusal(test, name)
-            key = calls(test, name, names)
+            key = calls(test, name, names, defaults)
             if not kind and key <= frozenset().union(*earlier):
                 kind = "duplicate"  # every call of it is made by a test that is there already
             if not kind:
@@ -272,20 +275,35 @@ def _own_names(tree: ast.Module) -> set[int]:
     return own
 
 
-def calls(test: str, name: str, parameters: Sequence[str]) -> frozenset[str]:
+def calls(
+    test: str, name: str, parameters: Sequence[str], defaults: Mapping[object, str] | None = None
+) -> frozenset[str]:
     """The calls that a test makes of a function, each with its arguments worked out, so that
-    f(2), f(1 + 1) and f(n=2) are the same call."""
+    f(2), f(1 + 1), f(n=2) and, with a default of 0, f(2, 0) are the same call."""
     tree = parsed(test)
     return frozenset(
-        _call(node, parameters)
+        _call(node, parameters, defaults or {})
         for node in ast.walk(tree or ast.Module([], []))
         if isinstance(node, ast.Call) and _calls(node, name)
     )
 
 
-def _call(call: ast.Call, parameters: Sequence[str]) -> str:
+def _defaults(code: str, name: str) -> dict[object, str]:
+    """What a function's arguments are where they are not given, by place or, without one, name."""
+    function = (definitions(code) or {}).get(name)
+    if function is None:
+        return {}
+    own = function.args
+    first = len(own.posonlyargs) + len(own.args) - len(own.defaults)
+    named = zip(own.kwonlyargs, own.kw_defaults, strict=True)
+    given: dict[object, str] = {first + i: _worth(value) for i, value in enumerate(own.defaults)}
+    return given | {arg.arg: _worth(value) for arg, value in named if value is not None}
+
+
+def _call(call: ast.Call, parameters: Sequence[str], defaults: Mapping[object, str]) -> str:
     positions = dict(zip(parameters, range(len(parameters)), strict=True))
-    given: dict[object, str] = {i: _worth(argument) for i, argument in enumerate(call.args)}
+    given = dict(defaults)
+    given.update(enumerate(map(_worth, call.args)))
     for keyword in call.keywords:
         given[positions.get(keyword.arg or "", keyword.arg)] = _worth(keyword.value)
     return repr(sorted(given.items(), key=repr))

@@ -1,0 +1,36 @@
+"""Which tests of a discriminator's ask what was asked before."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sparring.judge.python.programs import make_judge
+from sparring.judge.sandbox import probe
+from sparring.pipelines.adversarial.written_tests import Examiner
+from sparring.tasks.code import Problem
+
+POWER = Problem(
+    id="power",
+    prompt="Raise a number.",
+    tests=("assert power(3) == 9",),
+    code="def power(n, by=2, *, plus=0):\n    return n ** by + plus\n",
+    signature="def power(n: int, by: int = 2, *, plus: int = 0) -> int:",
+)
+
+
+def kinds(*tests: str) -> list[str]:
+    async def ruled() -> list[str]:
+        async with Examiner(make_judge("bubblewrap", 3.0)) as examiner:
+            return [ruling.kind for ruling in await examiner.examine(POWER, tests)]
+
+    return asyncio.run(ruled())
+
+
+@pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
+def test_a_default_that_is_written_out_makes_no_new_call() -> None:
+    known = ("power(3, 2)", "power(3, by=1 + 1)", "power(n=3, plus=0)", "power(*[3, 2], plus=0)")
+    assert kinds(*(f"assert {call} == 9" for call in known)) == ["duplicate"] * 4
+    new = ("power(2) == 4", "power(2, 3) == 8", "power(2, plus=1) == 5", "power(*[2], by=2) == 4")
+    assert kinds(*(f"assert {call}" for call in new)) == ["valid"] * 3 + ["duplicate"]
