@@ -26,11 +26,13 @@ from sparring.engines.local.runner import Runner
 from sparring.engines.serve_request import (
     BadRequest,
     read_body,
+    read_logprobs,
     read_messages,
     read_number,
     read_prompts,
     read_seed,
     read_stops,
+    read_temperature,
     read_usage,
     read_whole,
 )
@@ -141,7 +143,7 @@ class Server:
                 f"a prompt of {longest} tokens and a reply of up to {sampling.max_tokens} do not "
                 f"fit the model's {limit} positions"
             )
-        seed, logprobs = read_seed(body), body.get("logprobs")
+        seed = read_seed(body)
         return _Plan(
             model=model,
             chat=chat,
@@ -149,7 +151,7 @@ class Server:
             sampling=sampling,
             seed=random.getrandbits(62) if seed is None else seed % _SEEDS,
             choices=read_whole(body, "n", 1, low=1, high=_MOST_CHOICES),
-            logprobs=logprobs is not None and logprobs is not False,
+            logprobs=read_logprobs(body, chat=chat),
             ids=bool(body.get("return_token_ids")),
             usage=read_usage(body),
         )
@@ -178,7 +180,7 @@ class Server:
         limit_key = "max_completion_tokens" if newer else "max_tokens"
         most = max(1, room if chat else min(room, _COMPLETION_TOKENS))
         return Sampling(
-            temperature=float(read_number(body, "temperature", 1.0, low=0, high=100)),
+            temperature=read_temperature(body),
             top_p=float(read_number(body, "top_p", 1.0, low=1e-6, high=1)),
             top_k=max(0, read_whole(body, "top_k", 0, low=-1, high=10**9)),
             max_tokens=read_whole(body, limit_key, most, low=1, high=10**9),

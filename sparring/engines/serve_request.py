@@ -10,15 +10,16 @@ from starlette.requests import Request as HttpRequest
 
 from sparring.models.chat import RAW
 
+_COLDEST = 1e-6  # logits divided by less may be too large for their dtype
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
 
 class BadRequest(Exception):
     """What the client asked for cannot be done; the message says why."""
 
-    def __init__(self, message: str, status: int = 400) -> None:
+    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.code = status, code
 
 
 async def read_body(http: HttpRequest) -> dict[str, Any]:
@@ -99,6 +100,22 @@ def read_whole(body: dict[str, Any], key: str, default: int, *, low: int, high: 
     if value != int(value):
         raise BadRequest(f"{key} must be a whole number, not {value!r}")
     return int(value)
+
+
+def read_temperature(body: dict[str, Any]) -> float:
+    temperature = read_number(body, "temperature", 1.0, low=0, high=100)
+    if 0 < temperature < _COLDEST:
+        raise BadRequest(f"temperature must be 0 or at least {_COLDEST:g}, not {temperature!r}")
+    return temperature
+
+
+def read_logprobs(body: dict[str, Any], *, chat: bool) -> bool:
+    """Whether those of the drawn tokens are asked for. A completion's are a number: of how many
+    likeliest tokens there are to be besides, so that 0 asks for them."""
+    asked = body.get("logprobs")
+    if asked not in (None, 0, 1):  # which false and true are too
+        raise BadRequest(f"logprobs are those of drawn tokens alone: 0 or 1, not {asked!r}")
+    return bool(asked) if chat else asked is not None and asked is not False
 
 
 def read_seed(body: dict[str, Any]) -> int | None:

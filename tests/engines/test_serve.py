@@ -155,6 +155,8 @@ def test_completions_take_texts_and_ids_and_several_of_them(client, server) -> N
         ({"messages": [{"role": "raw", "content": "x"}]}, 400, "must have a role"),
         ({"messages": HELLO, "max_tokens": -3}, 400, "max_tokens must be a number from 1"),
         ({"messages": HELLO, "stop": [""]}, 400, "none of them empty"),
+        ({"messages": HELLO, "temperature": 1e-40}, 400, "temperature must be 0 or at least 1e-06"),
+        ({"messages": HELLO, "logprobs": 3}, 400, "0 or 1, not 3"),
         ({"messages": HELLO, "tools": [{"type": "function"}]}, 400, "tools is not supported"),
         ({"messages": HELLO, "top_logprobs": 3}, 400, "top_logprobs is not supported"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "type text"),
@@ -181,6 +183,15 @@ def test_what_is_asked_wrongly_is_said(server, body, status: int, words: str) ->
     content = {"content": body} if isinstance(body, str) else {"json": body}
     reply = httpx.post(f"{server[0]}/chat/completions", timeout=30, **content)
     assert reply.status_code == status and words in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("asked", [3, -1, "yes"])
+def test_a_completion_that_asks_for_other_tokens_is_refused(server, asked: object) -> None:
+    body = {"prompt": "once", "max_tokens": 2, "logprobs": asked}
+    reply = httpx.post(f"{server[0]}/completions", json=body, timeout=30)
+    assert reply.status_code == 400 and "drawn tokens alone" in reply.json()["error"]["message"]
+    reply = httpx.post(f"{server[0]}/completions", json=body | {"logprobs": 0}, timeout=30)
+    assert len(reply.json()["choices"][0]["logprobs"]["token_logprobs"]) == 2
 
 
 def test_ids_and_seeds_out_of_range_trouble_nobody_else(server, client) -> None:
