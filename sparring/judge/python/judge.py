@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from sparring.core.types import Verdict
@@ -21,6 +22,7 @@ __all__ = ["BadTests", "Execution", "Judge", "Limits"]
 MOST_SOURCE = 1 << 20
 USES_FILES = re.compile(
     r"open\s*\(|tempfile|/tmp|shutil|pathlib|sqlite3|multiprocessing|concurrent|mkdir|shelve|mmap"
+    r"|\bos\.(?:path\.(?:exists|is|get)|listdir|scandir|walk|stat|remove|unlink|rmdir|rename)"
 )
 DEFINED = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)|^(\w+)\s*=", re.MULTILINE)
 
@@ -117,13 +119,13 @@ class Judge:
             "code": code,
             "calls": plan.calls,
             "imports": plan.imports,
-            "files": bool(USES_FILES.search(code)),
+            "files": _uses_files(code, plan),  # an argument may be a file of the tests
         }
         done = await self.pool.execute(request, timeout_s=timeout_s)
         return rule(plan, done)
 
     async def _by_link(self, code: str, plan: Plan, timeout_s: float | None) -> Verdict:
-        program = {"mode": "serve", "code": code, "files": bool(USES_FILES.search(code))}
+        program = {"mode": "serve", "code": code, "files": _uses_files(code, plan)}
         tests = {
             "mode": "tests",
             "parts": plan.parts,
@@ -131,10 +133,19 @@ class Judge:
             "check": plan.call_check,
             "shadow": plan.shadow,
             **for_the_link(plan.parts, plan.shadow),
-            "files": any(USES_FILES.search(text) for _, text in plan.parts),
+            "files": _of_files(plan.parts),
         }
         served, checked = await self.pool.execute_pair(program, tests, timeout_s=timeout_s)
         return rule_pair(served, checked)
+
+
+def _uses_files(code: str, plan: Plan) -> bool:
+    return _of_files(plan.parts) or bool(USES_FILES.search(code))
+
+
+@lru_cache(maxsize=64)
+def _of_files(parts: tuple[tuple[str, str], ...]) -> bool:
+    return any(USES_FILES.search(text) for _, text in parts)
 
 
 def _refused(code: Any) -> str:

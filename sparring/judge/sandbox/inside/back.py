@@ -25,7 +25,7 @@ for _name in BINARY:
     BACK[_name], BACK[f"r{_name}"] = _op, functools.partial(lambda op, a, b: op(b, a), _op)
 # Of other objects than the tests' own: those whose parts lead to nothing of the tests' frames.
 OPEN = {"_io", "io", "unittest", "asyncio", "queue", "_queue", "threading", "_thread", "types",
-        "random", "_random", "logging", "pathlib", "datetime", "decimal"}  # fmt: skip
+        "random", "_random", "logging", "pathlib", "datetime", "decimal", "tempfile"}  # fmt: skip
 NAMED = ("__name__", "__qualname__", "__doc__", "__module__")  # what functools.wraps copies
 CLOSED = (types.FrameType, types.CodeType, types.ModuleType, types.GeneratorType,
           types.CoroutineType, types.TracebackType)  # fmt: skip

@@ -199,6 +199,7 @@ class Proxy:
 
 
 Proxy.__doc__ = property(lambda self: self.__getattr__("__doc__"))  # type: ignore[assignment]
+del Proxy.__slots__  # which would hide the program's
 
 
 def _words(proxy: Proxy) -> str:

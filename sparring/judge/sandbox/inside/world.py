@@ -14,6 +14,7 @@ from typing import Any
 
 from . import wire
 from .files import Files
+from .states import GENERATORS, Generators, Limits, seeded
 
 DOTTED = re.compile(r"""patch(?:\.dict|\.multiple)?\(\s*['"]([A-Za-z_][\w.]*)\.(\w+)['"]""")
 OBJECT = re.compile(r"""(?:patch\.object|setattr)\(\s*([A-Za-z_][\w.]*)\s*,\s*['"](\w+)['"]""")
@@ -33,6 +34,9 @@ class TestsWorld:
         if files:
             self.watch.append("files")
         self.environment = dict(os.environ) if "environ" in text else None
+        self.limits = Limits(text)
+        self.generators = Generators(seeded(text), side.resolve)
+        self.watch += self.generators.names
         self.functions: dict[tuple[str, str], Any] = {}
         for pattern in (DOTTED, OBJECT, ASSIGNED):
             for module, name in pattern.findall(text):
@@ -40,7 +44,9 @@ class TestsWorld:
                 if function is not None:
                     self.functions[module, name] = function
         self.sent: dict[tuple[str, str], Any] = dict(self.functions)
-        self.active = bool(self.watch or self.environment is not None or self.functions)
+        self.active = bool(
+            self.watch or self.environment is not None or self.functions or self.limits.known
+        )
 
     def changes(self) -> dict[str, Any]:
         """What has changed since the last question, for the program's end."""
@@ -50,6 +56,10 @@ class TestsWorld:
         if self.environment is not None and self.environment != dict(os.environ):
             self.environment = dict(os.environ)
             message["environment"] = self.side.encode(self.environment)
+        if limits := self.limits.changes():
+            message["limits"] = limits
+        if states := self.generators.changes():
+            message["states"] = states
         replaced = []
         for key, original in self.functions.items():
             now = getattr(sys.modules[key[0]], key[1], None)
@@ -74,6 +84,7 @@ class TestsWorld:
             importlib.import_module("logging").getLogger(str(name)).log(int(level), "%s", text)
         if self.files and "files" in answer:
             self.files.apply(answer["files"])
+        self.generators.apply(answer.get("states", {}))
 
     def read(self, method: str, args: list[Any]) -> Any:
         if method not in INPUT:
@@ -118,9 +129,11 @@ class ProgramWorld:
         self.logged: list[Any] = []
         self.files: Files | None = None
         self.originals: dict[tuple[str, str], Any] = {}
+        self.generators = Generators([], side.resolve)
 
     def watch(self, names: list[str]) -> None:
         self.watched = True
+        self.generators.names = [name for name in names if name in GENERATORS]
         if "files" in names and os.access("/tmp", os.W_OK):
             self.files = Files("/tmp")
         if "logs" in names:
@@ -153,6 +166,9 @@ class ProgramWorld:
             for name in set(os.environ) - set(environment):
                 del os.environ[name]
             os.environ.update(environment)
+        for name, limit in message.get("limits", {}).items():
+            getattr(sys, name)(limit)
+        self.generators.apply(message.get("states", {}))
         for module, name, form in message.get("functions", ()):
             place = builtins if module == "builtins" else importlib.import_module(module)
             original = self.originals.setdefault((module, name), getattr(place, name, None))
@@ -172,4 +188,6 @@ class ProgramWorld:
             answer["logs"], self.logged = self.logged, []
         if self.files and (changed := self.files.changes()):
             answer["files"] = changed
+        if states := self.generators.changes():
+            answer["states"] = states
         return answer
