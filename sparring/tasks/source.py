@@ -53,10 +53,11 @@ def held_out_tasks(config: TasksConfig, shipped: str) -> list[Task]:
 
 
 def parted(tasks: Sequence[Task], share: float) -> tuple[list[Task], list[Task]]:
-    """Tasks to learn from and tasks held out: the same ones for every run, by their ids alone."""
-    ranked = sorted(tasks, key=lambda task: derive("held out", task.id))
-    count = min(-(-int(share * 1000) * len(tasks) // 1000), len(tasks) - 1)
-    out = {task.id for task in ranked[:count]}
+    """Tasks to learn from and tasks held out: the same ones for every run, by their ids alone, so
+    that those of one id stay together."""
+    ranked = sorted({task.id for task in tasks}, key=lambda name: derive("held out", name))
+    count = min(-(-int(share * 1000) * len(ranked) // 1000), len(ranked) - 1)
+    out = set(ranked[:count])
     return [t for t in tasks if t.id not in out], [t for t in tasks if t.id in out]
 
 

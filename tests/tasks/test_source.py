@@ -13,7 +13,7 @@ from sparring.core.errors import ConfigError
 from sparring.core.types import Task
 from sparring.run.config import TasksConfig
 from sparring.tasks import choose_task, load_tasks, training_tasks
-from sparring.tasks.source import mbpp_split
+from sparring.tasks.source import mbpp_split, parted
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> str:
@@ -31,6 +31,19 @@ def mbpp(*numbers: int) -> list[dict[str, Any]]:
 def train_on(source: str, split: str = "train", limit: int | None = None) -> list[str]:
     config = TasksConfig.model_validate({"source": source, "split": split, "limit": limit})
     return [task.id for task in training_tasks(config, "python")]
+
+
+def test_tasks_of_one_id_are_held_out_together_and_something_is_left_to_learn_from() -> None:
+    """Counted one by one, a file of one id was held out as a whole, and nothing trained."""
+    one, three = ([Task(str(i % ids), data={}) for i in range(30)] for ids in (1, 3))
+    assert [len(part) for part in parted(one, 0.2)] == [30, 0]
+    learned, held_out = parted(three, 0.2)
+    assert (len(learned), len(held_out)) == (20, 10)
+    assert not {t.id for t in learned} & {t.id for t in held_out}
+    assert [len(part) for part in parted([Task(str(i), data={}) for i in range(30)], 0.2)] == [
+        24,
+        6,
+    ]
 
 
 def test_published_splits_of_mbpp() -> None:
