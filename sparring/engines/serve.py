@@ -113,14 +113,10 @@ class Server:
             if body.get("stream"):
                 return StreamingResponse(self._stream(plan), media_type="text/event-stream")
             turns = await _unless_gone(http, self._turns(plan))
-        except BadRequest as error:
-            return _failed(str(error), error.status)
-        except (VoidGame, ValueError) as error:  # too long for the context or the cache
-            return _failed(str(error), 400)
+            return JSONResponse(self._whole(plan, turns))
         except Exception as error:
-            log.exception("a request failed")
-            return _failed(f"the engine failed: {error}", 500)
-        return JSONResponse(self._whole(plan, turns))
+            status, body = _failure(error)
+            return JSONResponse(body, status_code=status)
 
     # ── what is asked ───────────────────────────────────────────────────────────────────────────
 
@@ -128,7 +124,8 @@ class Server:
         asked = body.get("model") or self.alias
         model = self.name if asked == self.alias else asked
         if model not in self.engine.policies.names():
-            raise BadRequest(f"there is no model {asked!r}; GET /v1/models lists them", 404)
+            said = f"there is no model {asked!r}; GET /v1/models lists them"
+            raise BadRequest(said, 404, "model_not_found")
         for key, neutral in _UNSUPPORTED.items():
             if body.get(key) not in (None, neutral):
                 raise BadRequest(f"{key} is not supported here; leave it out")
@@ -141,7 +138,8 @@ class Server:
         if limit is not None and longest + sampling.max_tokens > limit:
             raise BadRequest(
                 f"a prompt of {longest} tokens and a reply of up to {sampling.max_tokens} do not "
-                f"fit the model's {limit} positions"
+                f"fit the model's {limit} positions",
+                code="context_length_exceeded",
             )
         seed = read_seed(body)
         return _Plan(
@@ -246,8 +244,7 @@ class Server:
             while len(turns) < len(tasks):
                 number, piece = await pieces.get()
                 if isinstance(piece, Exception):
-                    error = {"message": str(piece), "type": "invalid_request_error"}
-                    yield _event({"error": error})
+                    yield _event(_failure(piece)[1])
                     return
                 choice: dict[str, Any] = {"index": number, "finish_reason": None}
                 new = piece if isinstance(piece, dict) else {}
@@ -368,6 +365,13 @@ def _event(data: dict[str, Any]) -> str:
     return f"data: {json.dumps(data)}\n\n"
 
 
-def _failed(message: str, status: int) -> JSONResponse:
-    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
-    return JSONResponse({"error": error}, status_code=status)
+def _failure(error: Exception) -> tuple[int, dict[str, Any]]:
+    """The status and body of what has failed: for what was asked, or in the engine."""
+    status, code, message = 400, None, str(error)
+    if isinstance(error, BadRequest):
+        status, code = error.status, error.code
+    elif not isinstance(error, VoidGame | ValueError):  # too long for the cache, say
+        log.error("a request failed", exc_info=error)
+        status, message = 500, f"the engine failed: {error}"
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return status, {"error": {"message": message, "type": kind, "param": None, "code": code}}

@@ -216,6 +216,18 @@ def test_an_engine_that_fails_ends_the_request(server, monkeypatch, stream: bool
     body = {"messages": HELLO, "stream": stream, "max_tokens": 4}
     reply = httpx.post(f"{server[0]}/chat/completions", json=body, timeout=30)
     assert "out of order" in reply.text and reply.status_code == (200 if stream else 500)
+    assert '"server_error"' in reply.text and "invalid_request_error" not in reply.text
+
+
+def test_errors_have_the_codes_that_clients_look_for(client) -> None:
+    """Evaluations end a conversation that has grown too long, and go on, by its code."""
+    long = [{"role": "user", "content": "x" * 5000}]
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="main", messages=long)
+    assert refused.value.code == "context_length_exceeded"
+    with pytest.raises(openai.NotFoundError) as refused:
+        client.chat.completions.create(model="nobody", messages=HELLO)
+    assert (refused.value.code, refused.value.type) == ("model_not_found", "invalid_request_error")
 
 
 def test_thoughts_are_streamed_apart_from_the_answer(server) -> None:
