@@ -29,6 +29,10 @@ OPEN = {"_io", "io", "unittest", "asyncio", "queue", "_queue", "threading", "_th
 NAMED = ("__name__", "__qualname__", "__doc__", "__module__")  # what functools.wraps copies
 CLOSED = (types.FrameType, types.CodeType, types.ModuleType, types.GeneratorType,
           types.CoroutineType, types.TracebackType)  # fmt: skip
+METHODS = (types.FunctionType, types.MethodDescriptorType, classmethod, staticmethod)
+# A mock's record of its calls, and what would change that or its methods from within.
+RECORDS = {"called", "call_count", "call_args", "call_args_list", "method_calls", "mock_calls",
+           "attach_mock", "configure_mock", "mock_add_spec", "reset_mock"}  # fmt: skip
 
 
 def done(side: Any, what: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -41,6 +45,7 @@ def done(side: Any, what: str, target: Any, args: list[Any], kwargs: dict[str, A
     if what in ("getattr", "setattr", "delattr"):
         if what != "getattr" or args[0] not in NAMED:
             check_open(target, args[0])
+            check_kept(target, args[0], what)
         value = getattr(target, args[0]) if what == "getattr" else BACK[what](target, *args)
         if isinstance(value, CLOSED):
             raise AttributeError(f"{args[0]!r:.50} is the tests' own")
@@ -65,4 +70,15 @@ def check_open(target: Any, name: Any) -> None:
     own = cls.__module__ == TESTS or cls.__module__.partition(".")[0] in OPEN
     closed = isinstance(target, (*CLOSED, types.FunctionType, types.MethodType))
     if not own or closed or type(name) is not str or name.startswith("_"):
+        raise AttributeError(f"{name!r:.50} is the tests' own")
+
+
+def check_kept(target: Any, name: str, what: str) -> None:
+    """Data of the tests' objects may be set. Their methods may be what rules on the program, as
+    `assert_called_with` of a mock is and `same` of a class of their own."""
+    cls = target if isinstance(target, type) else type(target)
+    owned = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+    method = isinstance(owned, METHODS)
+    record = cls.__module__ == "unittest.mock" and name in RECORDS
+    if (method and record) or ((method or record) and what != "getattr"):
         raise AttributeError(f"{name!r:.50} is the tests' own")

@@ -263,7 +263,9 @@ class Side:
             known = self.named.setdefault(value._number, value)
         value = known if known._named == name else value
         if name not in self.entry:
-            module, source = value._about.get("module"), value._about.get("from")
+            # Asserts that are taken apart mean the library's `math`, whatever the program has.
+            module = name if name == "math" else value._about.get("module")
+            source = value._about.get("from")
             if type(module) is str and module.partition(".")[0] in TRUSTED:
                 with suppress(ImportError):  # a module may call itself what it likes
                     return importlib.import_module(module)
