@@ -47,6 +47,11 @@ def program_of(game: Game, wanted: str) -> str | None:
     return wanted if wanted in there else next(iter(there), None)
 
 
+def seated_as(game: Game, player: str) -> str:
+    """The name under which a player sits in a game: a strong program by that which the game has."""
+    return (player in STRONG and program_of(game, player)) or player
+
+
 def play_random(request: Request) -> str:
     """Any legal action, by the request's own seed."""
     return random.Random(request.seed).choice(_view(request).actions)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sparring.core.collect import Job
 from sparring.core.game import Game
+from sparring.core.scripted import seated_as
 from sparring.core.types import Episode, Sampling, derive
 from sparring.evaluation.sampling import as_trained
 from sparring.run.config import Config
@@ -57,7 +58,7 @@ async def play_held_out(
             game=game,
             task=tasks[i % len(tasks)],
             seed=derive(config.seed, "held out", i),
-            seating=own_seating(config, game.seats),
+            seating={s: seated_as(game, p) for s, p in own_seating(config, game.seats).items()},
         )
         for i in range(config.evaluate.games)
     ]

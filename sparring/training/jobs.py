@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from sparring.core.collect import Job
-from sparring.core.scripted import STRONG, program_of
+from sparring.core.scripted import seated_as
 from sparring.core.types import Episode, Task, derive
 from sparring.run.players import learned_policies, learning_seats
 from sparring.run.sections import GateConfig
@@ -112,10 +112,7 @@ def make_jobs(parts: Parts, iteration: int, batch: int = 0) -> list[Job]:
             index = derive(of_group, "replacement")
         own_task = None if given else game.task(of_group)
         met = parts.opponents.seating(game.seats, index, derive(of_group, "seating"), learning)
-        seating = {
-            seat: (player in STRONG and program_of(game, player)) or player
-            for seat, player in met.items()
-        }
+        seating = {seat: seated_as(game, player) for seat, player in met.items()}
         numbers = range(table * config.collect.group, (table + 1) * config.collect.group)
         for i in numbers[: config.collect.episodes - len(jobs)]:
             seed = derive(config.seed, iteration, i)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparring.core.scripted import PROGRAMS
+from sparring.core.scripted import PROGRAMS, STRONG, seated_as
 from sparring.core.types import BASE, MAIN, Episode, derive
 from sparring.evaluation.arena import match
 from sparring.evaluation.population import Population, nash
@@ -180,14 +180,17 @@ class Opponents:
 def against_league(episodes: list[Episode], members: Iterable[str]) -> list[tuple[str, float]]:
     """Our points in each game against a member of the league: 1, a half or 0. A seat that was never
     asked may have no reward, and is not compared."""
-    known, points = set(members), []
+    known, points = {name: name for name in members}, []
+    for name in [name for name in STRONG if name in known]:
+        for program in STRONG:  # as it sits in a game that has only the other one
+            known.setdefault(program, name)
     for episode in episodes:
         asked = {s: policy for s, policy in episode.seating.items() if s in episode.rewards}
         mine = [s for s, policy in asked.items() if policy not in known]
         others = [s for s, policy in asked.items() if policy in known]
         if mine and others and episode.void is None:
             gap = episode.rewards[mine[0]] - episode.rewards[others[0]]
-            points.append((episode.seating[others[0]], 0.5 + 0.5 * ((gap > 0) - (gap < 0))))
+            points.append((known[asked[others[0]]], 0.5 + 0.5 * ((gap > 0) - (gap < 0))))
     return points
 
 
@@ -203,7 +206,8 @@ async def measure(parts: Parts, joined: Iterable[str]) -> None:
             own = opponents.own(game.seats)
             apart = len(set(own.values())) > 1  # then seats are their owners', not taken in turn
             result, _ = await match(
-                game_name, game, parts.engine.act, name, other, opponents.config.matches,
+                game_name, game, parts.engine.act, name, seated_as(game, other),
+                opponents.config.matches,
                 sampling=sampling, seed=derive(parts.config.seed, name, other),
                 own=[seat for seat in game.seats if own[seat] == owner(name)] if apart else (),
             )  # fmt: skip

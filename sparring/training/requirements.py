@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sparring.core.errors import ConfigError
 from sparring.core.game import Game
-from sparring.core.scripted import PROGRAMS
+from sparring.core.scripted import PROGRAMS, STRONG, program_of
 from sparring.core.types import MAIN, Episode, Sampling, Task
 from sparring.engines.load import add_policy
 from sparring.evaluation.periodic import wanted
@@ -126,9 +126,27 @@ def check_league(config: Config, games: Iterable[Game]) -> None:
         )
 
 
+def check_programs(config: Config, games: Mapping[str, Game]) -> None:
+    """Refuse a strong program as a player of a game that has none."""
+    others = {config.opponents.kind, *_opponents(config)}
+    for name, game in games.items():
+        own = {config.players.get(seat) for seat in game.seats}
+        met = own | (others if len(game.seats) > 1 else set())
+        for program in met.intersection(STRONG):
+            if program_of(game, program) is None:
+                raise ConfigError(
+                    f"{name} has no {program} player; take `random`, or a policy of a run"
+                )
+
+
+def _opponents(config: Config) -> list[str]:
+    kind = config.opponents.kind
+    return config.opponents.players if kind in ("players", "league") else []
+
+
 def _seated(config: Config) -> list[str]:
     """Everyone who may sit somewhere by name."""
-    others = config.opponents.players if config.opponents.kind in ("players", "league") else []
+    others = _opponents(config)
     if config.opponents.kind == "players" and not others:
         raise ConfigError("opponents.kind is `players`, and opponents.players is empty")
     return sorted({*config.players.values(), *others})

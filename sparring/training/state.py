@@ -121,6 +121,7 @@ def build(config: Config, folder: Path | None = None) -> Parts:
     requirements.need_masks(config)
     games = make_games(config.games)
     requirements.check_league(config, games.values())
+    requirements.check_programs(config, games)
     requirements.need_jail(config, games.values())
     tasks = requirements.tasks_of(config, games)
     wanted(config)  # finds the data of its evaluations

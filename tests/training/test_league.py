@@ -94,6 +94,26 @@ def test_the_first_weights_may_be_met_from_the_first_game_on(tmp_path: Path, sta
         assert all(torch.equal(main[name], first[name]) for name in first)
 
 
+def test_a_program_joins_in_games_that_have_only_the_other_one(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    league = "opponents={kind: league, start: true, every: 1, mixture: nash, matches: 2, "
+    life = train("tictactoe", run, league + "players: [scripted], share: 1}", "iterations=2")
+    assert life.code == 0, life.err
+    _, state = checkpoint.load(run / "checkpoints", 2)
+    assert "scripted" in state["opponents"]["scores"]
+    met = {tuple(result[:2]) for result in state["opponents"]["results"]}
+    assert {("main@0", "scripted"), ("main@1", "scripted"), ("main@2", "scripted")} <= met
+
+
+@pytest.mark.parametrize(
+    "asked", ["opponents={kind: league, players: [perfect]}", "players={left: perfect}"]
+)
+def test_a_program_of_a_game_that_has_none_is_refused(tmp_path: Path, asked: str) -> None:
+    life = train(f"{Path(__file__)}:Higher", tmp_path / "run", asked)
+    assert life.code == 2 and "Higher has no perfect player; take `random`" in life.err
+    assert not (tmp_path / "run").exists()
+
+
 def leap_once() -> None:
     usual = Learner.lr
     Learner.lr = lambda self, i, n: usual(self, i, n) * (1000 if i == 3 else 1)  # type: ignore

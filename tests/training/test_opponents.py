@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparring.core.scripted import PROGRAMS
 from sparring.core.types import Episode, Task, derive
 from sparring.evaluation.arena import Score, score
 from sparring.evaluation.ratings import Result
@@ -216,6 +217,21 @@ def test_points_against_members_by_hand():
     assert against_league(episodes, ["main@2", "random"]) == [
         ("main@2", 1.0), ("main@2", 0.0), ("random", 0.5),
     ]  # fmt: skip
+
+
+def test_a_program_is_known_by_the_name_that_a_game_has_for_it():
+    """Tic-tac-toe has a perfect player and no scripted one, and matching the other way round."""
+
+    def played(program):
+        return Episode(
+            "1", "g", Task("1"), 0, seating={"x": "main", "o": program}, rewards={"x": 1, "o": -1}
+        )
+
+    games = [played("perfect"), played("scripted")]
+    assert against_league(games, ["scripted"]) == [("scripted", 1.0)] * 2
+    assert against_league(games, ["perfect"]) == [("perfect", 1.0)] * 2
+    assert against_league(games, [*PROGRAMS]) == [("perfect", 1.0), ("scripted", 1.0)]
+    assert against_league(games, ["random"]) == []
 
 
 def test_a_seat_that_was_not_asked_has_met_nobody():
