@@ -190,6 +190,7 @@ def _spelled(text: str) -> str:
     """In the signs of LaTeX: math-verify stops at others, and reads what stands before them."""
     text = _SUPERSCRIPT.sub(lambda m: f"^{{{unicodedata.normalize('NFKC', m[0])}}}", text)
     text = re.sub(r"(?<=\d) ?x ?(?=\d)", r"\\times ", text)
+    text = re.sub(r"(?<=\d)\*\*(?=\d)", "^", text)
     return _DASH.sub("-", text).translate(_SIGNS)
 
 
@@ -333,7 +334,7 @@ _RELATION = re.compile(
     re.IGNORECASE,
 )
 _WORKED_OUT = re.compile(
-    r"\d\s*[xyzn]\b|\dx\d|\d\s*[*^!]|[*^]\s*\{?\d|√|π|\d\(\s*\d|\d\s*[-+·⋅×÷]\s*\(?\s*[\d.]"
+    r"\d\s*[xyzn]\b|\di\b|[-+]\s*i\b|\dx\d|\d\s*[*^!]|[*^]\s*\{?\d|√|π|\d\(\s*\d|\d\s*[-+·⋅×÷]\s*\(?\s*[\d.]"
     r"|\d\)\s*\(\d|\|\s*-|\d\s*/\s*-|\d\s*/\s*[\d.]+\s*/"
     r"|\\(?:sqrt|pi|times|cdot|div|frac|binom|log|ln|sin|cos|tan|lfloor|lceil)"
 )
