@@ -118,6 +118,9 @@ async def _record_first(run: RunDir, parts: Parts, tracking: Tracking) -> None:
 async def _loop(
     run: RunDir, parts: Parts, tracking: Tracking, first: int, progress: Progress
 ) -> None:
+    if first == 0 and parts.opponents.league:  # later checkpoints hold what was played here
+        await measure(parts, parts.opponents.league)
+        write_population(parts.opponents, run.path, 0)
     batches = Ahead(parts, first) if parts.config.collect.ahead else InTurn(parts)
 
     async def step(indices: range) -> None:

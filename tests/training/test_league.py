@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from lives import events, train
+from lives import Moment, events, train, whole
 
 from sparring.core.game import Game, Outcome
 from sparring.core.scripted import ScriptedEngine
@@ -92,6 +92,25 @@ def test_the_first_weights_may_be_met_from_the_first_game_on(tmp_path: Path, sta
         main, first = tensors["main.policy"], tensors["league.main@0"]
         assert main.keys() == first.keys()
         assert all(torch.equal(main[name], first[name]) for name in first)
+
+
+def test_members_from_the_start_have_met_before_the_first_game(tmp_path: Path) -> None:
+    """Untrained weights lose all to perfect play: by Nash they are never met, from the first
+    iteration on; and the same if the run dies in it."""
+    unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
+    league = "opponents={kind: league, start: true, every: 9, mixture: nash, share: 1, "
+    words = (league + "players: [perfect]}", "iterations=2", "evaluate.games=0")
+    assert train("tictactoe", unbroken, *words).code == 0
+    for iteration in (1, 2):
+        games = read_episodes(unbroken / f"episodes/{iteration:06d}.jsonl.gz")
+        assert {tuple(sorted(e.seating.values())) for e in games} == {("main", "perfect")}
+    _, state = checkpoint.load(unbroken / "checkpoints", 2)
+    (result,) = state["opponents"]["results"]
+    assert result[:2] == ["main@0", "perfect"] and result[4] == 20
+    assert json.loads((unbroken / POPULATION).read_text())["nash"] == {"main@0": 0, "perfect": 1}
+    train("tictactoe", broken, *words, die_at=Moment("000001.jsonl.gz"))
+    assert train("tictactoe", broken, *words, resume=True).code == 0
+    assert whole(broken) == whole(unbroken)
 
 
 def test_a_program_joins_in_games_that_have_only_the_other_one(tmp_path: Path) -> None:
