@@ -142,7 +142,7 @@ class _Rows:
         )
         where = torch.tensor([index_of[tuple(p)] for p in self.prompts], device=device)
         if self.cache is not None and len(unique) < len(self.prompts):
-            self.cache.batch_select_indices(where)
+            self.cache.reorder_cache(where)
         self.mask = mask[where]
         return out.logits[:, -1][where]
 
@@ -154,7 +154,8 @@ class _Rows:
         self.rows = [self.rows[i] for i in alive]
         for name in ("seeds", "temperature", "top_k", "top_p", "lengths", "mask"):
             setattr(self, name, getattr(self, name)[index])
-        self.cache.batch_select_indices(index)
+        # `batch_select_indices`, which is named for it, knows no layers of linear attention.
+        self.cache.reorder_cache(index)
         return tokens[index]
 
     def decode(self, tokens: torch.Tensor) -> torch.Tensor:

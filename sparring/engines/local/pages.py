@@ -19,6 +19,7 @@ from sparring.engines.local.paged_cache import BLOCK, SCRATCH
 from sparring.engines.local.rows import Row
 
 CHUNK = 1024  # positions that the GPU's attention sums up at a time
+TILE = 16  # tokens whose queries the GPU's attention takes together
 
 
 @dataclass
@@ -35,10 +36,16 @@ class Pages:
 
 
 def reading(
-    spans: list[tuple[list[int], int, int]], size: int, tile: int, device: torch.device
+    spans: list[tuple[list[int], int, int]],
+    size: int,
+    tile: int,
+    device: torch.device,
+    *,
+    pad: bool = True,
 ) -> Pages:
     """Tokens of several rows one after another, each given by its blocks and its first and last
-    position; padded to `size` with tokens that are written to no row's block."""
+    position; padded to `size` with tokens that are written to no row's block, and have tiles of
+    their own only with `pad`."""
     blocks = [blocks[: -(-end // BLOCK)] for blocks, _, end in spans]
     width = max(map(len, blocks))
     table = [some + [SCRATCH] * (width - len(some)) for some in blocks] + [[SCRATCH] * width]
@@ -50,7 +57,7 @@ def reading(
         positions += range(start, end)
         rows += [number] * (end - start)
     spare = size - len(positions)
-    for first in range(len(positions), size, tile):
+    for first in range(len(positions), size if pad else 0, tile):
         tiles.append((len(spans), first, min(tile, size - first)))
     positions += [0] * spare
     rows += [len(spans)] * spare

@@ -12,9 +12,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sparring.engines.local.decoder import ONEDNN, Decoder, Linear
+from sparring.engines.local.pages import TILE
+from sparring.engines.local.torch_ops import ROWS_IN_BLOCKS, attention
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,8 @@ NOISE = 0.25
 _ROUNDS = 6  # of timing all sizes: what others do meanwhile falls on another one in each
 READ = 8192  # tokens of prompts in a pass, on a GPU
 READ_CPU = 1024  # what a layer makes of so many stays in the processor's cache
+TILES = (TILE, 24, 32, 48, 64, 80, 96, 128)  # tokens of a row that a CPU may attend from together
+GATHER = 8  # so many tokens more are as much work as gathering a tile's keys
 # Steps that are tried on a CPU: few, and many, since a library may go another way for some band of
 # sizes. Heads are as wide as a vocabulary, and would take longer to try than to use.
 _FEW, _MANY = (1, 2, 3, 5, 8), (13, 24, 32, 60, 96, 160, 256)
@@ -79,6 +84,14 @@ class RowCounts:
             return -(-rows // self._step) * self._step
         size = min(size for size in self.sizes if size >= rows)
         return self._fastest.get(size, size)
+
+    def tile(self, lengths: Sequence[int]) -> int:
+        """How many tokens of a row a CPU's attention takes together, where rows have so many new
+        ones: keys are gathered for each tile, and a row's last one is padded."""
+        best = min(TILES, key=lambda t: (t + GATHER) * sum(-(-length // t) for length in lengths))
+        _, key_heads, width = self._decoder.shape
+        group = self._decoder.layers[0].out.weight.shape[1] // (key_heads * width)
+        return best if _same_attention(best, group, width, torch.get_num_threads()) else TILE
 
     def time(self, seconds: Callable[[int], float]) -> None:
         """Time a decode step of each size that can be met, once; `seconds` times one."""
@@ -186,6 +199,23 @@ def _invariant_step(tried: _Tried) -> int:
         ):
             return step
     return 0
+
+
+@cache
+def _same_attention(tile: int, group: int, width: int, threads: int) -> bool:
+    """Whether tokens with `group` queries to a key head, of this width, get the same bits from a
+    CPU's attention in such tiles as in the smallest."""
+    generator = torch.Generator().manual_seed(threads)
+    shapes = (1, 2, tile * group, width), (2, 192, width), (2, 192, width)
+    q, keys, values = (torch.randn(shape, generator=generator) for shape in shapes)
+
+    def attended(part: Tensor) -> Tensor:
+        padded = F.pad(part, (0, 0, 0, -part.shape[2] % ROWS_IN_BLOCKS))
+        return attention(padded, keys.transpose(1, 2), values, torch.zeros(1))[
+            :, :, : part.shape[2]
+        ]
+
+    return torch.equal(attended(q), torch.cat([*map(attended, q.split(TILE * group, 2))], 2))
 
 
 def _agree(decoder: Decoder, size: int, reference: int, device: torch.device) -> bool:

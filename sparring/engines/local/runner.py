@@ -30,7 +30,7 @@ from sparring.engines.local.decode_state import DecodeState
 from sparring.engines.local.decoder import Decoder
 from sparring.engines.local.generate import stopped
 from sparring.engines.local.paged_cache import BLOCK
-from sparring.engines.local.pages import CHUNK, Readback, reading, upload
+from sparring.engines.local.pages import CHUNK, TILE, Readback, reading, upload
 from sparring.engines.local.row_cache import RowCache
 from sparring.engines.local.row_counts import READ, READ_CPU, RowCounts
 from sparring.engines.local.rows import Row, draw_again
@@ -256,9 +256,10 @@ class Runner:
         of those that follow it."""
         ids = [i for row, start, end in spans for i in row.ids[start:end]]
         size = self._counts.padded(len(ids))
-        pages = reading(
-            [(row.blocks, start, end) for row, start, end in spans], size, 16, self.device
-        )
+        on_cpu = self.kit is torch_ops
+        tile = self._counts.tile([end - start for _, start, end in spans]) if on_cpu else TILE
+        parts = [(row.blocks, start, end) for row, start, end in spans]
+        pages = reading(parts, size, tile, self.device, pad=not on_cpu)
         adapter_N = None
         if self._adapters:
             adapter_N = self._whole([*(span.row.adapter for span in spans), -1])[pages.row_N]

@@ -27,7 +27,7 @@ from sparring.models.logits import LogitShape
 # lie in blocks, on some processors, products of fewer do not (Cascade Lake, heads of 96 and wider).
 ROWS, ROWS_IN_BLOCKS = 4, 16
 _CHUNK = 64  # positions
-_CELLS = 2**24  # numbers of keys gathered at a time
+_CELLS = 2**20  # numbers of keys gathered, and of scores, at a time
 
 
 def add_norm(
@@ -114,8 +114,8 @@ def attend(q_NQD: Tensor, layer: Layer, cache: Cache, pages: Pages, scale: float
     K, _, _, D = cache[0].shape
     N, Q, _ = q_NQD.shape
     wide = -(-pages.longest // BLOCK) * BLOCK  # positions of each row that are looked at
-    out_NQD = torch.empty_like(q_NQD)
-    at_once = max(1, _CELLS // (K * wide * D))
+    out_NQD = torch.zeros_like(q_NQD)  # padding has no tile
+    at_once = max(1, _CELLS // (wide * max(K * D, Q * pages.tile)))
     for start in range(0, len(pages.row_M), at_once):
         key = (start, layer.window)
         if key not in pages.memo:
@@ -188,7 +188,7 @@ def attention(q_ABYD: Tensor, key_XDS: Tensor, value_XSD: Tensor, bias: Tensor) 
     total_XYD = torch.bmm(weight_XYS[..., :_CHUNK], value_XSD[:, :_CHUNK])
     for start in range(_CHUNK, value_XSD.shape[1], _CHUNK):
         part = slice(start, start + _CHUNK)
-        total_XYD += torch.bmm(weight_XYS[..., part], value_XSD[:, part])
+        total_XYD.baddbmm_(weight_XYS[..., part], value_XSD[:, part])
     return total_XYD.view(q_ABYD.shape)
 
 
