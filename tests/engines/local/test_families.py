@@ -73,8 +73,8 @@ def make(kind: str, options: dict[str, Any]) -> FullPolicies:
     return FullPolicies(model, nano_tokenizer())
 
 
-def ask(text: str, number: int, previous: Turn | None = None) -> Request:
-    plan = Sampling(temperature=0.0, max_tokens=12)
+def ask(text: str, number: int, previous: Turn | None = None, tokens: int = 12) -> Request:
+    plan = Sampling(temperature=0.0, max_tokens=tokens)
     messages = [{"role": "user", "content": text}]
     return Request("s", "base", messages, plan, number, (number,), previous)
 
@@ -136,4 +136,22 @@ def test_other_models_go_through_transformers_and_the_log_says_so(
         for turn in turns[:1]:
             ids = torch.tensor([turn.prompt_ids])
             out = model.generate(ids, max_new_tokens=12, do_sample=False)
+            assert turn.token_ids == out[0, ids.shape[1] :].tolist()
+
+
+@pytest.mark.parametrize("kind", ["Qwen3Next", "FalconH1"])
+def test_models_with_linear_attention_go_on_when_others_are_done(kind: str) -> None:
+    """Also where prompts are alike, which are read once."""
+    policies = make(kind, {})
+    engine = TransformersEngine(policies)
+
+    async def answers() -> list[Turn]:
+        lengths = (("a", 3), ("tell me more " * 4, 12), ("a", 7), ("and so on", 5))
+        requests = (ask(text, i, tokens=n) for i, (text, n) in enumerate(lengths))
+        return list(await asyncio.gather(*map(engine.act, requests)))
+
+    with policies.using("base") as model, torch.no_grad():
+        for turn in asyncio.run(answers()):
+            ids = torch.tensor([turn.prompt_ids])
+            out = model.generate(ids, max_new_tokens=len(turn.token_ids), do_sample=False)
             assert turn.token_ids == out[0, ids.shape[1] :].tolist()
