@@ -15,7 +15,7 @@ from sparring.models.trained import weights_of
 from sparring.pipelines.adversarial import solve
 from sparring.run.lines import unfinished
 from sparring.run.outputs import need_file
-from sparring.run.rundir import write_whole
+from sparring.run.rundir import digest, write_whole
 from sparring.tasks.code import Problem
 
 
@@ -52,7 +52,8 @@ def run(
         "checkpoint": checkpoint,
         "weights": weights_of(solve.policy_of(checkpoint)),
     }
-    plan |= {"problems": [p.id for p in problems], "attempts": attempts, "seed": seed}
+    plan |= {"problems": [p.id for p in problems], "asked": digest([repr(p) for p in problems])}
+    plan |= {"attempts": attempts, "seed": seed}
     plan |= {"sampling": asdict(sampling), "execute_tests": execute_tests}
     with unfinished(output, plan) as lines:
         solver = solve.load_solver(checkpoint, device=device, sampling=sampling, seed=seed)

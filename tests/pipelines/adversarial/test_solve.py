@@ -16,6 +16,7 @@ from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Request, Sampling
 from sparring.judge.python.programs import make_judge
 from sparring.judge.sandbox import probe
+from sparring.pipelines.adversarial import cli
 from sparring.pipelines.adversarial.game import AdversarialTests
 from sparring.pipelines.adversarial.solve import (
     Attempt,
@@ -244,3 +245,33 @@ def test_many_problems_are_lines_and_those_that_are_there_are_not_asked_again(
     assert asked == ["first", "second", "third", "third"]
     assert shown == ["first", "second", "first", "second", "third"]
     assert ["return 2 * n" in made[0].code for made in found] == [True] * 3
+
+
+def test_finished_problems_of_a_file_that_has_changed_are_not_gone_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ids alone told whether the work was the same: what an older text came to was kept."""
+
+    async def killed(*args: Any, lines: Path, **options: Any) -> None:
+        lines.write_text('{"id": "double"}\n')
+        raise KeyboardInterrupt
+
+    def solve(description: str) -> None:
+        row = {"id": "double", "description": description, "function_signature": SIGNATURE}
+        row["reference_solution"] = "def double(n):\n    return 2 * n\n"
+        own = {"problems": [{**row, "baseline_tests": ["assert double(2) == 4"]}]}
+        file.write_text(json.dumps(own))
+        cli.run(
+            "nano", problem=None, problem_file=None, problems_file=file, signature=None, tests=None,
+            execute_tests=False, sampling=Sampling(), attempts=1, output=tmp_path / "out.json",
+            reasoning=False, device="cpu", sandbox="bubblewrap", seed=0,
+        )  # fmt: skip
+
+    file = tmp_path / "problems.json"
+    monkeypatch.setattr(cli.solve, "load_solver", lambda *args, **options: None)
+    monkeypatch.setattr(cli.solve, "solve_all", killed)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            solve("Double a number.")
+    with pytest.raises(ConfigError, match=r"other work \(asked differ\)"):
+        solve("Double a number, and add one.")
