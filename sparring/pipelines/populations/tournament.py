@@ -153,7 +153,7 @@ def summarize(
         pair = record["player"], record["other"]
         count = counts.setdefault(pair, [0, 0, 0])
         count[:] = (a + b for a, b in zip(count, record["result"], strict=True))
-        if "void" not in record:
+        if any(record["result"]):
             mine = seats[int(record["id"].rpartition("-")[2]) % len(seats)]
             rewards.setdefault(pair, []).append(net_reward(record["rewards"], mine))
     results = []

@@ -13,7 +13,7 @@ from sparring.core.table import Table
 from sparring.core.types import Task, View, VoidGame
 from sparring.pipelines.populations import commands
 from sparring.pipelines.populations.report import section
-from sparring.pipelines.populations.tournament import GAMES, Plan, hold, make_plan
+from sparring.pipelines.populations.tournament import GAMES, Plan, hold, make_plan, summarize
 from sparring.run.config import make_config
 from sparring.view.rundata import read_run
 
@@ -58,6 +58,18 @@ def test_a_tournament_of_programs(tmp_path: Path) -> None:
     assert {r["name"] for r in summary["ratings"]} == set(names)
     assert sum(summary["nash"].values()) == pytest.approx(1)
     assert json.loads((tmp_path / "t" / "population.json").read_text()) == summary
+
+
+def test_games_in_which_a_seat_was_not_asked_and_void_ones_have_no_payoff() -> None:
+    played = {"player": "a", "other": "b"}
+    records = [
+        played | {"id": "0-1-0", "result": [1, 0, 0], "rewards": {"x": 1.0, "o": 0.0}},
+        played | {"id": "0-1-1", "result": [0, 0, 0], "rewards": {"x": 1.0}},
+        played | {"id": "0-1-2", "result": [0, 0, 0], "rewards": {}, "void": "judge"},
+    ]
+    summary = summarize(Plan(["a", "b"], "kuhn", 3), ("x", "o"), records)
+    assert summary["games"] == [[0, 1], [1, 0]] and summary["payoffs"] == [[0, 0.5], [-0.5, 0]]
+    assert summary["void"] == 1
 
 
 def test_payoffs_of_poker_are_chips_by_openspiels_expected_values(tmp_path: Path) -> None:
