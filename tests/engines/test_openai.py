@@ -60,6 +60,14 @@ def answers(engine: OpenAIEngine, *requests: Request) -> list[Any]:
     return asyncio.run(whole())
 
 
+def test_a_placeholder_for_a_key_is_no_secret(rogue: Rogue, monkeypatch) -> None:
+    """It is a word, which a player may say."""
+    monkeypatch.setenv("SPARRING_API_KEY", "none")
+    rogue.default = says("none of them")
+    [turn] = answers(engine_of(rogue))
+    assert turn.text == "none of them"
+
+
 def test_a_request_says_all_that_the_game_said(rogue: Rogue) -> None:
     engine = engine_of(rogue, body={"reasoning_effort": "low", "top_p": None})
     how = Sampling(temperature=0.5, top_p=0.9, top_k=7, max_tokens=11, stop=("\n",))
