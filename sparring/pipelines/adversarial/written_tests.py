@@ -257,7 +257,18 @@ def _reaches(node: ast.AST) -> bool:
         return node.id not in ALLOWED
     if isinstance(node, ast.Attribute):
         return node.attr.startswith("_")
+    if isinstance(node, ast.Compare):  # which equal values are one object is nobody's mistake
+        sides = zip(node.ops, [node.left, *node.comparators], node.comparators, strict=False)
+        return any(
+            isinstance(op, ast.Is | ast.IsNot) and not (_single(a) or _single(b))
+            for op, a, b in sides
+        )
     return isinstance(node, ast.NamedExpr | ast.Lambda | ast.Await | ast.Yield | ast.YieldFrom)
+
+
+def _single(node: ast.expr) -> bool:
+    """Whether this is None, True or False, of which there is one each."""
+    return isinstance(node, ast.Constant) and (node.value is None or type(node.value) is bool)
 
 
 def _own_names(tree: ast.Module) -> set[int]:

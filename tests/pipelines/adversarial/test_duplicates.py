@@ -1,4 +1,4 @@
-"""Which tests of a discriminator's ask what was asked before."""
+"""Which tests of a discriminator's ask what was asked before, or what no program owes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from sparring.judge.python.programs import make_judge
 from sparring.judge.sandbox import probe
-from sparring.pipelines.adversarial.written_tests import Examiner
+from sparring.pipelines.adversarial.written_tests import Examiner, refusal
 from sparring.tasks.code import Problem
 
 POWER = Problem(
@@ -34,3 +34,11 @@ def test_a_default_that_is_written_out_makes_no_new_call() -> None:
     assert kinds(*(f"assert {call} == 9" for call in known)) == ["duplicate"] * 4
     new = ("power(2) == 4", "power(2, 3) == 8", "power(2, plus=1) == 5", "power(*[2], by=2) == 4")
     assert kinds(*(f"assert {call}" for call in new)) == ["valid"] * 3 + ["duplicate"]
+
+
+def test_which_equal_values_are_one_object_is_not_asked() -> None:
+    """A right program may return its argument, or the same list twice."""
+    for test in ("[f(x) is x for x in [[1]]] == [False]", "f(999) is not f(999)", "1 < f(2) is 2"):
+        assert refusal(f"assert {test}", "f") == "not allowed"
+    for test in ("f(1) is None", "f(1) is True is not None", "f(1) in [1] and f(2) != f(3)"):
+        assert refusal(f"assert {test}", "f") == ""
