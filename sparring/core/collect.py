@@ -139,8 +139,9 @@ async def _outcome(job: Job, table: Table) -> Outcome:
     try:
         playing: Any = job.game.play(job.task, table)
         outcome: Any = await playing if (is_async := isawaitable(playing)) else playing
-    except BUGS as error:
-        line = None if isinstance(error, ConfigError) else _line_in(job.game, error)
+    except (*BUGS, BaseExceptionGroup) as raised:
+        error = _bug(raised)
+        line = None if error is None else _line_in(job.game, error)
         if line is None:
             raise
         unawaited = "'coroutine' object" in str(error)
@@ -164,6 +165,13 @@ async def _outcome(job: Job, table: Table) -> Outcome:
 def _played(job: Job, table: Table) -> set[str]:
     """The seats that were asked; all of them in a zero-sum game, where each reward is another's."""
     return set(job.game.seats) if job.game.zero_sum else {turn.seat for turn in table.turns}
+
+
+def _bug(error: BaseException) -> BaseException | None:
+    """The error, or the first of its kind in the tasks in which a game asks several at once."""
+    bugs = error.subgroup(BUGS) if isinstance(error, BaseExceptionGroup) else error
+    first = None if bugs is None else _first(bugs)
+    return None if isinstance(first, ConfigError) else first
 
 
 def _line_in(game: Game, error: BaseException) -> str | None:

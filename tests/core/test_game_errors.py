@@ -24,6 +24,16 @@ class Mine(Game):
 """
 
 
+TOGETHER = """import asyncio
+async def ask(seat):
+    if (await table[seat].act('?')).text == 'word':
+        raise ValueError(seat)
+async with asyncio.TaskGroup() as tasks:
+    for seat in self.seats:
+        tasks.create_task(ask(seat))
+"""
+
+
 def played(path: Path, body: str) -> None:
     path.write_text(HEAD + "".join(f"        {line}\n" for line in body.splitlines()))
     game = load_game(f"{path}:Mine")
@@ -50,6 +60,7 @@ def played(path: Path, body: str) -> None:
         ("await table['left'].act('?', view=View(actions=('a',)))", 8, "'state'"),
         ("import random\nrandom.choice([])", 9, "IndexError"),
         ("return helper()", 8, "name 'helper' is not defined"),
+        (TOGETHER, 11, "ValueError: left"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
