@@ -36,7 +36,8 @@ def wilson(passed: float, total: float, z: float = Z) -> tuple[float, float]:
     share, weight = passed / total, z * z / total
     centre = (share + weight / 2) / (1 + weight)
     reach = z * sqrt(share * (1 - share) / total + weight / (4 * total)) / (1 + weight)
-    return max(0.0, centre - reach), min(1.0, centre + reach)
+    # At 0 and at all the share itself is an end; rounding would leave it a digit outside.
+    return max(0.0, min(share, centre - reach)), min(1.0, max(share, centre + reach))
 
 
 def mcnemar(only_first: int, only_second: int) -> float:

@@ -42,3 +42,5 @@ def test_wilson() -> None:
     assert (round(low, 4), round(high, 4)) == (0.2366, 0.7634)
     assert wilson(0, 20)[0] == 0.0 and wilson(20, 20)[1] == pytest.approx(1.0)
     assert wilson(0, 0) == (0.0, 1.0)
+    for n in range(1, 100):  # no share lies outside of its own interval
+        assert wilson(0, n)[0] == 0 and wilson(n, n)[1] == 1
