@@ -51,6 +51,8 @@ class Row:
     def __post_init__(self) -> None:
         if not self.prompt:  # the first token is drawn after the prompt's last
             raise VoidGame("the prompt has no tokens, and a reply has nothing to follow")
+        if self.sampling.max_tokens < 0:  # it would never be as long as it may be
+            raise ValueError(f"max_tokens is {self.sampling.max_tokens}, and must not be negative")
 
     @property
     def ids(self) -> list[int]:

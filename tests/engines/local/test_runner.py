@@ -147,6 +147,20 @@ def test_a_prompt_of_no_tokens_is_void_and_nobody_else(make_policies):
     assert isinstance(other, Turn) and other.token_ids
 
 
+def test_a_reply_of_less_than_no_tokens_is_refused_and_nobody_else(make_policies):
+    """A game may have spent its tokens, and more: it was waited for without end."""
+    engine = TransformersEngine(make_policies("full"))
+
+    async def both() -> list[Turn | BaseException]:
+        asked = [engine.act(ask("a", number, max_tokens=n)) for number, n in enumerate((-1, 0, 3))]
+        return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 60)
+
+    less, empty, other = asyncio.run(both())
+    assert isinstance(less, ValueError) and "max_tokens is -1" in str(less)
+    assert isinstance(empty, Turn) and (empty.token_ids, empty.finish) == ([], "length")
+    assert isinstance(other, Turn) and len(other.token_ids) == 3
+
+
 def test_a_turn_reads_only_what_is_new(make_policies):
     policies = make_policies("full")
     engine = TransformersEngine(policies)
