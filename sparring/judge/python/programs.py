@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection
 from functools import lru_cache
 
@@ -22,9 +23,14 @@ OUTSIDE = frozenset(
     {
         *("breakpoint", "compile", "delattr", "eval", "exec", "exit", "getattr", "globals", "help"),
         *("input", "locals", "memoryview", "open", "quit", "setattr", "vars"),
+        *("hash", "id"),  # the same in two runs, for some values, and for no reader
     }
 )
+# Public names that lead to frames, to attributes by text, or to what only this machine has.
+LEADING = re.compile(r"(?:gi|cr|ag)_(?:frame|code)|Formatter|format_map|get_cache_token")
+BY_TEXT = re.compile(r"\{[^{}]*[.\[]_")  # "{0.__globals__}".format(f)
 DUNDERS = frozenset({"__init__", "__name__"})
+OWN = ("self", "cls")  # whose private names a class may use
 
 
 def make_judge(sandbox: str, timeout_s: float) -> Judge:
@@ -63,7 +69,17 @@ def forbidden(code: str, modules: Collection[str] = MODULES) -> str:
     tree = parsed(code)
     if tree is None:
         return ""  # the run will say what is wrong with it
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(tree)]
+    asked = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+    imported = {
+        alias.asname or alias.name.partition(".")[0]
+        for node in nodes
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    for node in nodes:
+        if isinstance(node, ast.Name) and node.id in imported and id(node) not in asked:
+            return f"{node.id} itself"  # its file, or what it has imported in its turn
         reason = _reaches(node, modules)
         if reason:
             return reason
@@ -72,18 +88,39 @@ def forbidden(code: str, modules: Collection[str] = MODULES) -> str:
 
 def _reaches(node: ast.AST, modules: Collection[str]) -> str:
     if isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names]
-        return next((f"import {name}" for name in names if name not in modules), "")
+        return next(
+            (
+                f"import {alias.name}"
+                for alias in node.names
+                if alias.name not in modules or alias.asname in OWN
+            ),
+            "",
+        )
     if isinstance(node, ast.ImportFrom):
-        private = any(alias.name.startswith("_") for alias in node.names)
+        private = any(_is_hidden(alias.name) for alias in node.names)
         known = node.level == 0 and node.module in modules and not private
         return "" if known else f"from {node.module} import"
     if isinstance(node, ast.Name):
         hidden = node.id.startswith("__") and node.id not in DUNDERS
         return node.id if node.id in OUTSIDE or hidden else ""
+    if isinstance(node, ast.MatchClass):
+        return next((f"{name}=" for name in node.kwd_attrs if _is_hidden(name)), "")
     if isinstance(node, ast.Attribute):
-        own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-        hidden = node.attr.startswith("_") and not own
-        dunder = node.attr.startswith("__") and node.attr not in DUNDERS
-        return f".{node.attr}" if dunder or (hidden and node.attr not in DUNDERS) else ""
+        own = isinstance(node.value, ast.Name) and node.value.id in OWN
+        private = own and re.match("_(?!_)", node.attr)
+        by_text = node.attr == "format" and not _is_plain_form(node.value)
+        hidden = _is_hidden(node.attr) and not private and node.attr not in DUNDERS
+        return f".{node.attr}" if hidden or by_text else ""
     return ""
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith("_") or LEADING.fullmatch(name) is not None
+
+
+def _is_plain_form(node: ast.expr) -> bool:
+    """A text to fill in that can be read and asks for nothing hidden."""
+    match node:
+        case ast.Constant(str(text)):
+            return BY_TEXT.search(text) is None
+    return False

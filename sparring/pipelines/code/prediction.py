@@ -27,6 +27,11 @@ _BLOCK = re.compile(r"^[ \t]*```[^\n]*\n(.*?)(?:^[ \t]*```|\Z)", re.MULTILINE | 
 # From the first fence of a text to its last one.
 _OUTER = re.compile(r"^[ \t]*```[^\n]*\n(.*)^[ \t]*```", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^[ \t]*```", re.MULTILINE)
+# What a predictor cannot write, or not without ending its turn: its own control tokens.
+_CONTROL = re.compile(
+    r"<[|｜]|[|｜]>|\[/?INST\]"
+    r"|</?(?:think|s|[be]os|pad|unk|mask|tool_call|(?:start|end)_of_\w+)>"
+)
 _HASH_SEEDS = 4  # warm jails to choose the second run's from
 
 
@@ -100,6 +105,9 @@ class CodePrediction(Game):
         if len(done.stdout) > self.max_output:
             why = f"it prints {len(done.stdout)} characters; the most is {self.max_output}"
             return Verdict("fail", "too much output", why, done.seconds), ""
+        if not _can_be_written(done.stdout):
+            why = "it prints control characters or a model's control tokens: nobody could say them"
+            return Verdict("fail", "no plain text", why, done.seconds), ""
         # Another jail, another hash seed, another layout of memory.
         again = await self.judge.run(code, hash_seed=1 + seed % _HASH_SEEDS)
         if again.status == "void":
@@ -145,8 +153,9 @@ class CodePrediction(Game):
         return (
             f"{problem.prompt}\nWrite a short Python program on this theme that calls it and "
             "prints a result. Another player reads your program and says what it prints; you win "
-            "if that is wrong. You lose if the program fails, does not end, prints nothing or more "
-            f"than {self.max_output} characters, is longer than {self.max_chars} characters, "
+            "if that is wrong. You lose if the program fails, does not end, prints nothing, more "
+            f"than {self.max_output} characters or control characters, is longer than "
+            f"{self.max_chars} characters, "
             "prints something else when run again, reads input or files, or imports anything but "
             f"{', '.join(self.modules)}.\n{think} with the whole program in one ```python block."
         )
@@ -169,6 +178,11 @@ def predicted_text(text: str, printed: str = "") -> str:
         return whole[1]
     blocks = _BLOCK.findall(text)
     return str(blocks[-1]) if blocks else text
+
+
+def _can_be_written(output: str) -> bool:
+    printable = output.replace("\n", " ").replace("\t", " ").isprintable()
+    return printable and not _CONTROL.search(output)
 
 
 def normal(output: str) -> str:

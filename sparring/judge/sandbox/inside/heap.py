@@ -13,6 +13,7 @@ MALLOC.restype, MALLOC.argtypes, FREE.argtypes = (
 )  # fmt: skip
 HEADER = b"".__sizeof__()
 STREAK = 12  # as many neighbours as this are no longer a hole
+LARGE = 1 << 40  # a number of 32 bytes, which no text is as short as
 LARGEST = 512  # of Python's own allocator; beyond it, libc's
 MOST = 1 << 17  # bytes spent on the holes of one size; where that is not enough, it is not a heap
 #                 as this knows it, and is left as it is
@@ -36,3 +37,12 @@ def plug() -> None:
                 FREE(one)
                 break
     FREE(end)
+
+
+def shift(seed: int) -> None:
+    """Let what forks allocate begin elsewhere in its page than in the jail of another seed: the
+    lowest digits of an address are not drawn by the kernel. By an odd number of blocks, for no
+    size of block makes pages of so few."""
+    for n in range(seed and 2 * seed + 1):
+        plugs.extend((object(), LARGE + n))
+        plugs.extend(bytes(size - HEADER) for size in range(HEADER + 16 & ~15, LARGEST + 1, 16))

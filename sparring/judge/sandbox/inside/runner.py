@@ -14,7 +14,7 @@ from sys import modules
 from types import CodeType, ModuleType
 from typing import Any
 
-from . import solution_side, test_side, wire
+from . import heap, solution_side, test_side, wire
 from .faults import fault
 
 WRAPPERS: dict[str, Any] = {
@@ -125,6 +125,7 @@ def _program(request: dict[str, Any], fds: list[int]) -> None:
     code, names = load(request, fds, "__main__")
     sys.argv[:] = ["main.py"]
     status = 0
+    heap.shift(int(os.environ.get("PYTHONHASHSEED", 0)))
     try:
         exec(code, names)
         if "threading" in modules:
