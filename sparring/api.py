@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sparring.core.collect import Job
 from sparring.core.collect import play as play_job
-from sparring.core.errors import ConfigError
+from sparring.core.errors import ConfigError, nearest
 from sparring.core.game import Game
+from sparring.core.plugin import find
+from sparring.core.scripted import PROGRAMS
 from sparring.core.types import Episode, Request, Sampling, Turn, derive
 from sparring.run.config import Config, load_recipe, make_config
 from sparring.run.games import load_game
@@ -133,7 +136,10 @@ def load_config(recipe: str, *, smoke: bool = False, **overrides: Any) -> Config
     >>> load_config("kuhn", iterations=3, learn__lr=1e-3).learn.lr
     0.001
     """
-    keys = [f"{k.replace('__', '.')}={json.dumps(v)}" for k, v in overrides.items()]
+    keys = [
+        f"{key.replace('__', '.')}={json.dumps(value, default=os.fspath)}"
+        for key, value in overrides.items()
+    ]
     return load_recipe(recipe, keys, smoke=smoke)
 
 
@@ -147,7 +153,8 @@ def train(
     **overrides: Any,
 ) -> Run:
     """Train a recipe, or a config, into a folder. `on_iteration` is called with each iteration's
-    metrics; what it raises ends the run. A notebook shows the progress, and the run as its curves.
+    metrics, where the recipe has iterations; what it raises ends the run. A notebook shows the
+    progress, and the run as its curves.
 
     >>> run = train("kuhn", smoke=True, run=folder, iterations=1, evaluate__ladder=0)
     >>> run.iterations()
@@ -166,16 +173,24 @@ def _train(config: Config, folder: Path, *, resume: bool, on_iteration: OnIterat
     from sparring.training.loop import train as run_loop
     from sparring.view import write_report
 
-    settled = prepare(config, folder, lambda line: None, resume=resume)
-    progress = _progress(settled, on_iteration)
+    settled = prepare(config, folder, _unheard, resume=resume)
+    looped = settled.pipeline == "loop"
+    progress = _progress(settled, on_iteration) if looped else None
 
     def work() -> None:
-        run_loop(settled, folder, resume=resume, progress=progress)
-        finish(folder)
+        if looped:
+            run_loop(settled, folder, resume=resume, progress=progress)
+            finish(folder)
+        else:
+            find("trainers", settled.pipeline)(settled, folder, resume=resume, say=_unheard)
         write_report(folder)
 
     outside_loop(work)
     return Run(folder)
+
+
+def _unheard(line: str) -> None:
+    """What the command line prints, a script is not told."""
 
 
 def _progress(config: Config, on_iteration: OnIteration | None) -> OnIteration | None:
@@ -209,31 +224,47 @@ def load_policy(policy: str, *, device: str = "auto") -> Policy:
 def play(
     game: str | Game, seating: Mapping[str, str] | str, *, seed: int | None = None, **options: Any
 ) -> Episode:
-    """Play one game: every seat by one policy or program, or each by its own.
+    """Play one game: every seat by one policy or program, or each by its own. The first policy is
+    asked as it was trained to play, with the options of its run unless others are given, and the
+    game and all others with it.
 
     >>> play("tictactoe", "random", seed=1).facts["end"]
     'win'
     """
+    from sparring.models.trained import game_options, trained_sampling
+
+    seated = [seating] if isinstance(seating, str) else seating.values()
+    policy = next((name for name in seated if name not in PROGRAMS), None)
+    if policy and isinstance(game, str):
+        options = {**game_options(game, policy, None), **options}
     table = load_game(game, **options) if isinstance(game, str) else game
     name = game if isinstance(game, str) else type(game).__name__
     seats = dict.fromkeys(table.seats, seating) if isinstance(seating, str) else dict(seating)
-    return run_async(_play(table, name, seats, secrets.randbits(32) if seed is None else seed))
+    for seat in (*seats, *table.seats):
+        if seat not in table.seats:
+            raise ConfigError(f"{name} has no seat {seat!r}; {nearest(seat, table.seats)}")
+        if seat not in seats:
+            raise ConfigError(f"nobody sits in the seat {seat!r} of {name}; name a player for it")
+    sampling = trained_sampling(policy) if policy else None
+    seed = secrets.randbits(32) if seed is None else seed
+    return run_async(_play(table, name, seats, seed, sampling))
 
 
-async def _play(table: Game, name: str, seats: dict[str, str], seed: int) -> Episode:
+async def _play(
+    table: Game, name: str, seats: dict[str, str], seed: int, sampling: Sampling | None
+) -> Episode:
     from sparring.core.game import opened
-    from sparring.core.scripted import programs
 
-    speakers = {p: load_policy(p) for p in set(seats.values()) - set(programs(table).scripts)}
+    speakers = {p: load_policy(p) for p in set(seats.values()) - set(PROGRAMS)}
 
     async def speak(request: Request) -> Turn:
         policy = speakers[request.policy]
         request.policy = policy.name
         return await policy.engine.act(request)
 
-    job = Job("play", name, table, table.task(derive(seed, "play")), seed, seats)
+    job = Job("play", name, table, table.match_task(derive(seed, "play")), seed, seats)
     async with opened([table]):
-        return await play_job(job, speak)
+        return await play_job(job, speak, sampling=sampling)
 
 
 def evaluate(

@@ -85,3 +85,41 @@ def test_a_run_is_trained_in_a_notebook_and_continued(tmp_path: Path) -> None:
     assert list(more.metrics().index)[-1] == 2 and "evaluation" in dir(more)
     assert {e.game for e in more.episodes(2)} == {"kuhn"}
     assert more.policy("last").reply("J", max_tokens=1).token_ids
+
+
+def test_a_policy_plays_as_it_was_trained_to(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    quick = {"iterations": 1, "evaluate__ladder": 0, "collect__episodes": 16}
+    sparring.train("kuhn", smoke=True, run=run, **quick)  # terse, legal actions alone
+    for seed in range(4):
+        game = sparring.play("kuhn", str(run), seed=seed)
+        assert game.facts["end"] != "invalid"
+        assert {turn.text for turn in game.turns} <= {"p", "b"}
+    words = sparring.play("kuhn", {"first": str(run), "second": "random"}, style="short")
+    assert "Kuhn" in words.turns[0].prompt  # what is asked for goes first
+
+
+def test_a_seat_that_nobody_takes_is_named() -> None:
+    with pytest.raises(sparring.ConfigError, match="nobody sits in the seat 'second'"):
+        sparring.play("kuhn", {"first": "random"})
+    with pytest.raises(sparring.ConfigError, match="no seat 'secnd'; did you mean 'second'"):
+        sparring.play("kuhn", {"first": "random", "secnd": "random"})
+
+
+def test_a_recipe_with_a_trainer_of_its_own_is_trained_by_it(tmp_path: Path) -> None:
+    source = tmp_path / "trainer.py"
+    source.write_text(
+        "from sparring.run.config import dump\n"
+        "def train(config, folder, *, resume, say):\n"
+        "    folder.mkdir()\n"
+        "    (folder / 'config.yaml').write_text(dump(config))\n"
+        "    (folder / 'made').write_text(f'{resume}')\n"
+    )
+    run = sparring.train("kuhn", run=tmp_path / "run", pipeline=f"{source}:train")
+    assert (run.path / "made").read_text() == "False"
+    assert (run.path / "report.html").is_file() and run.iterations() == []
+
+
+def test_paths_are_values_of_a_config(tmp_path: Path) -> None:
+    config = sparring.load_config("kuhn", begin__main=tmp_path / "old run")
+    assert config.begin == {"main": str(tmp_path / "old run")}
