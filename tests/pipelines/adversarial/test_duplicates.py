@@ -20,15 +20,32 @@ POWER = Problem(
 )
 
 
-def kinds(*tests: str) -> list[str]:
+LETTERS = Problem(
+    id="letters",
+    prompt="The distinct letters of a text, in any order.",
+    tests=("assert sorted(letters('aab')) == ['a', 'b']",),
+    code="def letters(text):\n    return list(set(text))\n",
+    signature="def letters(text: str) -> list:",
+)
+jailed = pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
+
+
+def kinds(*tests: str, problem: Problem = POWER) -> list[str]:
     async def ruled() -> list[str]:
         async with Examiner(make_judge("bubblewrap", 3.0)) as examiner:
-            return [ruling.kind for ruling in await examiner.examine(POWER, tests)]
+            return [ruling.kind for ruling in await examiner.examine(problem, tests)]
 
     return asyncio.run(ruled())
 
 
-@pytest.mark.skipif(not probe().ok, reason=f"{probe().explanation}: {probe().install}")
+@jailed
+def test_an_order_that_three_hash_seeds_agree_on_is_still_luck() -> None:
+    orders = ("fa", "lb", "jc", "ge", "je", "fi", "fk", "gi", "jh", "jk")
+    tests = [f"assert letters('{''.join(sorted(order))}') == {list(order)}" for order in orders]
+    assert set(kinds(*tests, problem=LETTERS)) <= {"wrong", "not deterministic"}
+
+
+@jailed
 def test_a_default_that_is_written_out_makes_no_new_call() -> None:
     known = ("power(3, 2)", "power(3, by=1 + 1)", "power(n=3, plus=0)", "power(*[3, 2], plus=0)")
     assert kinds(*(f"assert {call} == 9" for call in known)) == ["duplicate"] * 4
