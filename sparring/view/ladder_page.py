@@ -9,7 +9,8 @@ from typing import Any
 
 from sparring.core.formatting import number
 from sparring.run import checkpoint
-from sparring.view.markup import game_name, seats_of
+from sparring.run.recipes import recipe_names
+from sparring.view.markup import game_name, programs_of, seats_of
 from sparring.view.results import asked_with, ladder_figure, results_table
 from sparring.view.rundata import RunData, is_number, read_object, read_results
 
@@ -24,7 +25,10 @@ def ladder(run: Path) -> dict[str, Any]:
         "payoff": payoff(stored.get("results")),
         "results": results_table(data.evaluation),
         "checkpoints": _checkpoints(data),
-        "games": [{"name": n, "title": game_name(n), "seats": seats_of(n)} for n in _games(data)],
+        "games": [
+            {"name": n, "title": game_name(n), "seats": seats_of(n), "programs": programs_of(n)}
+            for n in _games(data)
+        ],
     }
 
 
@@ -96,8 +100,11 @@ def _checkpoints(run: RunData) -> list[dict[str, Any]]:
 def _commands(run: RunData, step: int) -> Mapping[str, str]:
     name = shlex.quote(f"{run.path}@{step}")
     game = next(iter(_games(run)), "GAME")
+    recipe = str(run.config.get("recipe"))
+    if recipe not in recipe_names():  # a file that may lie anywhere; the run has all that it said
+        recipe = shlex.quote(str(run.path / "config.yaml"))
     return {
         "Play": f"sparring play {shlex.quote(game)} --policy {name}",
         "Match": f"sparring arena {name} --against random",
-        "Train": f"sparring train {run.config.get('recipe') or 'RECIPE'} begin.main={name}",
+        "Train": f"sparring train {recipe} begin.main={name}",
     }

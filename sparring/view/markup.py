@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from sparring.core.errors import ConfigError
 from sparring.core.formatting import humanise
+from sparring.core.game import Game
 from sparring.core.plugin import names
+from sparring.core.scripted import RANDOM, STRONG
 from sparring.evaluation.standard import SAMPLED
 from sparring.run.games import game_class
 
@@ -21,13 +23,16 @@ OPPONENTS = {
 
 def game_name(game: str) -> str:
     """The title that a game gives itself, or its name in words."""
-    if game in names("games") or ":" in game:
-        try:
-            title: str = game_class(game).title
-            return title or humanise(game.rpartition(":")[2])
-        except (ConfigError, ImportError):
-            pass  # a run may have been played where another plug-in was installed
-    return humanise(game.rpartition(":")[2])
+    kind = _class_of(game)
+    return (kind.title if kind else "") or humanise(game.rpartition(":")[2])
+
+
+def _class_of(game: str) -> type[Game] | None:
+    """A game's class; None where it is not known here, as when a run was played elsewhere."""
+    try:
+        return game_class(game) if game in names("games") or ":" in game else None
+    except (ConfigError, ImportError):
+        return None
 
 
 def seat_name(seat: str) -> str:
@@ -36,10 +41,15 @@ def seat_name(seat: str) -> str:
 
 def seats_of(game: str) -> tuple[str, ...]:
     """A game's seats; none where the game is not known here."""
-    try:
-        return tuple(game_class(game).seats) if game in names("games") or ":" in game else ()
-    except (ConfigError, ImportError):
-        return ()
+    kind = _class_of(game)
+    return tuple(kind.seats) if kind else ()
+
+
+def programs_of(game: str) -> list[str]:
+    """The players that a game itself brings, strongest first."""
+    kind = _class_of(game)
+    strong = [name for name in STRONG if kind and getattr(kind, name) is not getattr(Game, name)]
+    return [*strong, RANDOM] if kind else []
 
 
 def seat_number(game: str, seat: str) -> int:

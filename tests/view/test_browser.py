@@ -318,6 +318,15 @@ def test_a_game_is_rescored_and_played(page: Any, address: str) -> None:
     assert page.inner_text("[role=status]") in ("Draw", "O wins. You lose.")
 
 
+def test_only_who_is_there_can_be_met(page: Any, address: str) -> None:
+    """The run has no best checkpoint, tic-tac-toe has no scripted player."""
+    page.goto(f"{address}/run/spiral-7/play?game=tictactoe")
+    met = page.wait_for_selector("select[name=policy]")
+    options = [option.inner_text() for option in met.query_selector_all("option")]
+    assert options == ["last checkpoint", "perfect player", "random player"]
+    assert met.input_value() == "last"
+
+
 def test_sixty_charts_are_drawn_in_half_a_second(page: Any, address: str) -> None:
     page.goto(f"{address}/run/spiral-7")
     plot(page)

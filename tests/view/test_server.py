@@ -19,9 +19,11 @@ from sparring.core.game import Game, Outcome
 from sparring.core.table import Table
 from sparring.core.types import Task, View
 from sparring.games.kuhn import KuhnPoker
+from sparring.run.config import dump, load_recipe, make_config
 from sparring.view import play, token_text
 from sparring.view.config_page import differences, seeds_apart
 from sparring.view.episode_index import EpisodeIndex
+from sparring.view.ladder_page import ladder
 from sparring.view.play import Session
 from sparring.view.rescore import credits, replay
 from sparring.view.runs import find_runs
@@ -54,6 +56,31 @@ def test_what_is_not_there_is_said(client: TestClient) -> None:
     answer = client.get("/api/runs/nope")
     assert answer.status_code == 404 and "no run 'nope'" in answer.json()["error"]
     assert client.get("/api/runs/spiral-7/games/000000/999").status_code == 404
+
+
+def test_the_players_to_meet_are_those_that_there_are(client: TestClient) -> None:
+    games = client.get("/api/runs/spiral-7/ladder").json()["games"]
+    assert {game["name"]: game["programs"] for game in games} == {
+        "tictactoe": ["perfect", "random"],
+        "kuhn": ["perfect", "random"],
+        "negotiation": ["scripted", "random"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("recipe", "trained"),
+    [("kuhn", "kuhn"), ("Mine", "{run}/config.yaml"), ("", "{run}/config.yaml")],
+)
+def test_commands_to_copy_name_what_there_is(recipe: str, trained: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "checkpoints" / "step_000003").mkdir(parents=True)
+    (run / "checkpoints" / "step_000003" / "manifest.json").write_text("{}")
+    config = make_config({"recipe": recipe, "games": {"kuhn": {}}})
+    (run / "config.yaml").write_text(dump(config))
+    (one,) = ladder(run)["checkpoints"]
+    command = f"sparring train {trained.format(run=run)} begin.main={run}@3"
+    assert one["commands"]["Train"] == command and not one["best"]
+    assert load_recipe(command.split()[2], []).games
 
 
 def test_an_address_of_games_is_answered_before_the_run_is_indexed(tmp_path: Path) -> None:
