@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from importlib import util
 from pathlib import Path
 from string import Template
 
+import sparring
 from sparring.core.errors import ConfigError
 from sparring.core.plugin import bridges, names
+from sparring.run.recipes import recipe_names
 
+IMPORTED = {*sparring.__all__, "ClassVar", "Job", "ScriptedEngine"}  # by the files below
 FILES = {
     "pyproject.toml": "pyproject.toml.txt",
     "README.md": "README.md.txt",
@@ -27,13 +31,18 @@ def scaffold(name: str, into: Path) -> list[Path]:
         raise ConfigError(
             f"{name!r} cannot be a package's name: lower-case letters, digits and underscores"
         )
+    class_name = "".join(part.title() for part in name.split("_"))
+    if keyword.iskeyword(name) or class_name in IMPORTED:
+        raise ConfigError(f"{name!r} means something in its own code already; choose another")
     if name in names("games") or name in bridges():
         raise ConfigError(f"there is a game {name!r} already; `sparring games` lists them")
+    if name in recipe_names():
+        raise ConfigError(f"there is a recipe {name!r} already; `sparring recipes` lists them")
     if util.find_spec(name) is not None:
         raise ConfigError(f"there is a Python package {name!r} already, which this would hide")
     if (into / name).exists():
         raise ConfigError(f"{into / name} is there already; choose another name")
-    given = {"name": name, "class_name": "".join(part.title() for part in name.split("_"))}
+    given = {"name": name, "class_name": class_name}
     written = []
     for path, template in FILES.items():
         file = into / name / path.format(name=name)
