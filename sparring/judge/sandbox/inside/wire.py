@@ -211,7 +211,8 @@ def _numpy(value: Any, handle: Handle, depth: int) -> Any:
         if value.dtype.kind not in "biufcSU":
             return handle(value)
         return ["N", str(value.dtype), list(value.shape), encode(value.ravel().tolist())]
-    return encode(value.item(), handle, depth + 1)
+    bare = encode(value.item(), handle, depth + 1)
+    return ["g", value.dtype.name, bare] if value.dtype.kind in "biufc" else bare
 
 
 class Array:
@@ -307,6 +308,16 @@ def _by_constructor(data: list[Any], resolve: Resolve) -> Any:
     return getattr(importlib.import_module(data[1]), data[2])(*_items(data[2:], resolve))
 
 
+def _numpy_number(data: list[Any], resolve: Resolve) -> Any:
+    value = decode(data[2], resolve)
+    if resolve is outside:  # where there may be no numpy, and a number is as good
+        return value
+    kind = importlib.import_module("numpy").dtype(data[1])
+    if kind.kind not in "biufc":
+        raise WireError("no number")
+    return kind.type(value)
+
+
 def _decimal(data: list[Any], resolve: Resolve) -> Any:
     import decimal
 
@@ -345,6 +356,7 @@ READERS: dict[str, Callable[[list[Any], Resolve], Any]] = {
     "q": lambda d, r: collections.deque(_items(d[1:], r), d[1]),
     "F": _fraction,
     "M": _decimal,
+    "g": _numpy_number,
     "T": _time,
     "S": lambda d, r: slice(*_items(d, r)),
     "V": _by_constructor,
