@@ -76,9 +76,12 @@ class RunDir:
             kept = [key for key in kept if key not in ("iterations", "learn.horizon")]
         done = max((m["iteration"] for m in read_log(self.metrics)), default=0)
         if config.iterations < min(done, before.iterations):
-            raise ConfigError(f"{self.path} has {done} iterations already, more than iterations=")
+            raise ConfigError(
+                f"{self.path} has {done} iterations already, and iterations={config.iterations} "
+                "are asked for"
+            )
         hint = "give this run another folder with --run"
-        if "iterations" in kept:
+        if before.horizon and {*kept} <= {"iterations", "learn.horizon"}:
             hint = (
                 f"learn.schedule and learn.entropy_end go by the run's length: to go on at what "
                 f"they end with, add learn.horizon={before.horizon}; or begin another run with "
@@ -118,8 +121,10 @@ class RunDir:
             return make_config(data)
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise ConfigError(
-                f"{path} is damaged, or of another version: {error}\nMend it, or bring it back as "
-                "it was; the run's checkpoints and logs are not touched"
+                f"{path} is damaged, of another version, or needs what is not here: {error}\nMend "
+                "it, bring it back as it was, or bring what it needs (a game's file is looked for "
+                "in this folder and in those above the run); the run's checkpoints and logs are "
+                "not touched"
             ) from error
 
     def record(self, metrics: dict[str, Any], games: bytes) -> None:

@@ -185,8 +185,28 @@ def test_what_cannot_change_the_past_may_change_when_a_run_is_resumed(tmp_path: 
     with pytest.raises(ConfigError, match=r"\(seed differ\)"):
         RunDir.open(run.path, config(**{**LATER, "seed": 9, "iterations": 400}), resume=True)
     append(run.metrics, {"iteration": 7})
-    with pytest.raises(ConfigError, match="has 7 iterations already"):
+    with pytest.raises(ConfigError, match="has 7 iterations already, and iterations=6"):
         RunDir.open(run.path, config(iterations=6), resume=True)
+
+
+def test_another_recipe_is_told_of_another_folder_and_of_no_horizon(tmp_path: Path) -> None:
+    run = RunDir.open(tmp_path / "run", config(), resume=False)
+    linear = config(learn={"schedule": "linear"}, iterations=200)
+    with pytest.raises(
+        ConfigError, match=r"learn\.schedule differ\); give this run another folder"
+    ):
+        RunDir.open(run.path, linear, resume=True)
+
+
+def test_a_run_whose_game_lies_elsewhere_says_where_it_is_looked_for(tmp_path: Path) -> None:
+    source = tmp_path / "mine.py"
+    source.write_text("from sparring import Game\nclass Mine(Game):\n    seats = ('a',)\n")
+    mine = config(games={f"{source}:Mine": {}})
+    run = RunDir.open(tmp_path / "run", mine, resume=False)
+    assert run.config() == mine
+    source.unlink()
+    with pytest.raises(ConfigError, match=r"there is no file .*mine\.py(.|\n)*is looked for in"):
+        run.config()
 
 
 def test_more_iterations_are_refused_where_a_schedule_goes_by_their_number(tmp_path: Path) -> None:
