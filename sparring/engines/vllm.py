@@ -65,7 +65,7 @@ class VllmEngine(OwnEngine):
 
     async def act(self, request: Request) -> Turn:
         prompt_ids = self.chat.prompt_ids(request)
-        how = request.sampling
+        how, end = request.sampling, self.chat.end_id
         if self.limit is not None and len(prompt_ids) + how.max_tokens > self.limit:
             raise PromptTooLong(
                 f"a prompt of {len(prompt_ids)} tokens and a reply of up to {how.max_tokens} do "
@@ -75,10 +75,10 @@ class VllmEngine(OwnEngine):
         if self._whole is not None:
             async with self._whole.holding(request.policy):
                 version = self._version
-                reply = await self.link.generate(prompt_ids, how, request.seed, None)
+                reply = await self.link.generate(prompt_ids, how, request.seed, None, end)
         else:
             adapter = await self._adapter(request.policy)
-            reply = await self.link.generate(prompt_ids, how, request.seed, adapter)
+            reply = await self.link.generate(prompt_ids, how, request.seed, adapter, end)
         if adapter is not None and reply.adapter not in (None, adapter.name):
             reason = f"vLLM answered as {reply.adapter!r} where {adapter.name!r} was asked"
             raise PublishFailed(request.policy, reason)

@@ -54,8 +54,9 @@ class Link(Protocol):
     """What stands between an engine and vLLM."""
 
     async def generate(
-        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None
-    ) -> Spoken: ...
+        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None, end: int
+    ) -> Spoken:
+        """`end`: a token that closes a reply, besides those that vLLM knows of."""
 
     async def load(self, adapter: Adapter) -> None: ...
 
@@ -107,7 +108,7 @@ class InProcess:
         self._asked = itertools.count()
 
     async def generate(
-        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None
+        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None, end: int
     ) -> Spoken:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
@@ -118,6 +119,7 @@ class InProcess:
             top_k=how.top_k,
             max_tokens=how.max_tokens,
             stop=list(how.stop),
+            stop_token_ids=[end],
             include_stop_str_in_output=True,
             seed=seed,
             logprobs=0,  # of the sampled token, and of no other
@@ -213,7 +215,7 @@ class OverHttp:
         self._asleep = False
 
     async def generate(
-        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None
+        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None, end: int
     ) -> Spoken:
         body = {
             "model": self.line.server.model if adapter is None else adapter.name,
@@ -225,6 +227,7 @@ class OverHttp:
             "repetition_penalty": 1.0,  # a server may have another by default, from the model
             "max_tokens": how.max_tokens,
             "stop": list(how.stop),
+            "stop_token_ids": [end],
             "include_stop_str_in_output": True,
             "seed": seed,
             "logprobs": 0,

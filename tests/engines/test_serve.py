@@ -270,7 +270,7 @@ def test_a_stream_of_thoughts_loses_nothing_and_says_nothing_twice(special: bool
 
 def test_a_client_that_hangs_up_frees_its_blocks(server, monkeypatch) -> None:
     url, engine = server
-    monkeypatch.setattr(engine_module, "end_ids", lambda model, tokenizer: [])  # none ends soon
+    monkeypatch.setattr(engine_module, "end_ids", lambda model, chat: [])  # none ends soon
     body = {"messages": HELLO, "max_tokens": 3500, "stream": True, "seed": 1}
     with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=30) as reply:
         next(reply.iter_lines())

@@ -47,7 +47,7 @@ class StandIn:
         self.broken = False  # cannot take full weights
 
     async def generate(
-        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None
+        self, prompt: list[int], how: Sampling, seed: int, adapter: Adapter | None, end: int
     ) -> Spoken:
         name = "base" if adapter is None else adapter.name
         with self.copy.policies.using(name) as model:

@@ -48,7 +48,7 @@ def test_over_http_adapters_and_ids_travel(rogue: Rogue, tmp_path: Path) -> None
     async def whole() -> list[Spoken]:
         await link.load(adapter)
         how = Sampling(temperature=0.5, max_tokens=2, stop=("x",))
-        said = [await link.generate([1, 2], how, 9, who) for who in (adapter, None)]
+        said = [await link.generate([1, 2], how, 9, who, 5) for who in (adapter, None)]
         await link.unload(adapter)
         await link.sleep()
         await link.wake()
@@ -71,6 +71,7 @@ def test_over_http_adapters_and_ids_travel(rogue: Rogue, tmp_path: Path) -> None
     assert [body["model"] for body in rogue.bodies[1:3]] == ["main.7", "base-model"]
     told = rogue.bodies[1]
     assert (told["prompt"], told["seed"], told["stop"]) == ([1, 2], 9, ["x"])
+    assert told["stop_token_ids"] == [5]
 
 
 @pytest.mark.parametrize(
@@ -106,4 +107,4 @@ def test_a_server_that_gives_no_ids_cannot_train_anybody(rogue: Rogue) -> None:
     choice = {"text": "hi", "finish_reason": "stop"}
     rogue.default = lambda handler, body: handler.send(200, {"choices": [choice]})
     with pytest.raises(ServerFailed, match="no token ids and logprobs"):
-        asyncio.run(over_http(rogue).generate([1], Sampling(), 0, None))
+        asyncio.run(over_http(rogue).generate([1], Sampling(), 0, None, 5))

@@ -349,7 +349,7 @@ class TransformersEngine(OwnEngine):
             if known is None:
                 known = self._runners[model] = self._make_runner(model)
             if isinstance(known, Runner):
-                known.ends = frozenset(end_ids(model, self.chat.tokenizer))
+                known.ends = frozenset(end_ids(model, self.chat))
             return known
 
     def _make_runner(self, model: Any) -> AnyRunner:

@@ -87,7 +87,7 @@ def generate(model: Any, chat: Chat, rows: Sequence[Row]) -> None:
     """Draw the rows' replies. Prompts that several rows share are read once."""
     state = _Rows(model, rows, model.device)
     logits = state.prefill(chat.tokenizer.pad_token_id)
-    ends = frozenset(end_ids(model, chat.tokenizer))
+    ends = frozenset(end_ids(model, chat))
     for step in range(max(row.sampling.max_tokens for row in rows)):
         interrupt.check()
         noise = uniforms(state.seeds, step)
@@ -172,10 +172,13 @@ class _Rows:
         return out.logits[:, -1]
 
 
-def end_ids(model: Any, tokenizer: Any) -> set[int]:
+def end_ids(model: Any, chat: Chat) -> set[int]:
+    """The tokens that end a reply: the model's own, and the one that the template closes a reply
+    with, which base models with a template (Qwen's, say) name nowhere else."""
     configured = getattr(model.generation_config, "eos_token_id", None)
     ends = configured if isinstance(configured, list) else [configured]
-    return {i for i in [*ends, tokenizer.eos_token_id] if i is not None}
+    named = {i for i in [*ends, chat.tokenizer.eos_token_id] if i is not None}
+    return named | {chat.end_id}
 
 
 def stopped(chat: Chat, token_ids: list[int], stops: tuple[str, ...]) -> bool:
