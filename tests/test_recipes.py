@@ -104,3 +104,15 @@ def test_a_game_of_ones_own_can_be_named_in_a_recipes_place(tmp_path: Path) -> N
     assert life.code == 0, life.err
     assert (tmp_path / "runs" / "Coin-smoke" / "report.html").exists()
     assert "no 'Head' to take the game" in sparring("train", "coin.py:Head", cwd=tmp_path).err
+    assert "coin.py:CLASS" in sparring("train", "coin.py", cwd=tmp_path).err
+    (tmp_path / "flip.yaml").write_text("games: {'coin.py:Coin': {}}\n")
+    assert "did you mean 'flip.yaml'?" in sparring("train", "flip", cwd=tmp_path).err
+    misspelt = sparring("train", "openspeil:leduc_poker", cwd=tmp_path)
+    assert misspelt.code == 2 and "did you mean 'openspiel'?" in misspelt.err
+
+
+def test_a_game_without_seats_is_told_of_them(tmp_path: Path) -> None:
+    (tmp_path / "nobody.py").write_text("from sparring import Game\nclass Nobody(Game): ...\n")
+    life = sparring("train", "nobody.py:Nobody", cwd=tmp_path)
+    assert life.code == 2 and "no game has a seat" in life.err
+    assert not (tmp_path / "runs").exists()

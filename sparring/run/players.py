@@ -105,7 +105,10 @@ def learning_seats(config: Config, games: Iterable[Game]) -> frozenset[str]:
 
 def learned_policies(config: Config, games: Iterable[Game]) -> list[str]:
     """The policies that sit in learning seats."""
+    games = list(games)
     policies = {config.players.get(seat, MAIN) for seat in learning_seats(config, games)}
+    if not any(game.seats for game in games):
+        raise ConfigError("no game has a seat; its class names them: seats = ('first', 'second')")
     if not policies:
         raise ConfigError("nothing learns: each seat of `learn.seats` is played by a frozen policy")
     return sorted(policies)

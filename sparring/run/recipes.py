@@ -43,12 +43,21 @@ def read_recipe(name: str) -> dict[str, Any]:
     known = recipe_files().get(prefix if bridged else name)
     path = Path(name) if name.endswith((".yaml", ".yml")) else known
     if path is None or not path.exists():
-        raise ConfigError(f"there is no recipe {name!r}; {nearest(name, recipe_names())}")
+        raise ConfigError(f"there is no recipe {name!r}; {_meant(name)}")
     data = {"recipe": path.stem, **_keys_of(path)}
     if bridged:
         data["games"] = {name: next(iter(data["games"].values()))}
         data["recipe"] = re.sub(r"[^\w.-]+", "-", name).strip("-")
     return data
+
+
+def _meant(name: str) -> str:
+    """What helps whoever named a file without its class or its ending, or nearly a recipe."""
+    if name.endswith(".py"):
+        return f"a game in a file is named with its class, {name}:CLASS"
+    if Path(f"{name}.yaml").is_file():
+        return f"did you mean '{name}.yaml'?"
+    return nearest(name.partition(":")[0], recipe_names())
 
 
 def _keys_of(path: Path) -> dict[str, Any]:
