@@ -154,7 +154,8 @@ class Learner(Passes):
                 continue
             if self.config.restart:
                 self.policies.load(name, self.beginnings[name])
-                self.optimizers[name] = Optimizer(self.policies.parameters(name), self.config)
+                parameters = self.policies.parameters(name)
+                self.optimizers[name] = self.make_optimizer(parameters, self.config)
             prefix = "" if len(self.optimizers) == 1 else f"{name}/"
             own = self._fit_policy(name, mine, iteration, iterations, meanwhile)
             stats |= {f"learn/{prefix}{key}": value for key, value in own.items()}

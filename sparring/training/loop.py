@@ -266,9 +266,9 @@ def _learn(run: RunDir, parts: Parts, played: Played, iteration: int) -> dict[st
     if parts.config.collect.filter_groups:
         episodes = differing(episodes, parts.credit)
         behind["rate/filtered_groups"] = 1 - groups(episodes) / max(1, groups(played.episodes))
-    if parts.config.learn.restart and parts.config.learn.objective == "policy":
+    learn, limit = parts.config.learn, parts.config.canary
+    if learn.restart and learn.objective == "policy" and not learn.shard:  # who needs all to read
         # Before the learner goes back to where it began: then the weights that spoke are gone.
-        limit = parts.config.canary
         played.canary = spoken_gaps(parts.learner, policies, played.episodes, limit)
     lessons, of_teacher = parts.teacher.lessons(episodes, iteration, run.path)
     iterations = parts.config.iterations

@@ -28,6 +28,7 @@ KINDS = {
     "full": LearnConfig(weights="full", lr=1e-2, minibatches=2, epochs=2),
     "lora": LearnConfig(weights="lora", lora_r=4, lr=1e-2, kl=0.1, aggregation="grpo"),
     "accumulated": LearnConfig(weights="lora", lora_r=4, lr=1e-2, tokens_per_batch=24),
+    "restarted": LearnConfig(weights="full", lr=1e-2, minibatches=2, restart=True),
 }
 
 
@@ -106,6 +107,34 @@ def assert_weights_close(mine: dict[str, torch.Tensor], theirs: dict[str, torch.
         swollen = off > 2e-4 + 1e-3 * weight.abs()
         assert int(swollen.sum()) <= max(1, weight.numel() // 10_000), key
         assert float(off.max()) < 2.5e-3, key
+
+
+def led(rank: int, port: int, samples: Any, out: str) -> None:
+    """The first process fits twice, as a run does; the other does what it says."""
+    from sparring.learn.distributed.distributed_learner import DistributedLearner, spread_out
+    from sparring.models.policies import load_policies
+
+    join(rank, port)
+    policies = load_policies("nano", KINDS["restarted"], seed=0)
+    learner = DistributedLearner(policies, ["main"], KINDS["restarted"])
+    learner.world = World(2)
+    spread_out(learner)
+    if learner.leads:
+        torch.save([learner.fit(samples, i, 2) for i in range(2)], f"{out}/stats.pt")
+        learner.dismiss()
+    else:
+        learner.serve()
+    torch.distributed.destroy_process_group()
+
+
+def test_sharded_weights_that_begin_anew_are_kept_by_all_at_once(
+    tmp_path: Path, make_samples: Callable[..., list[Sample]]
+) -> None:
+    samples = make_samples(7)
+    with several_processes(led, samples, str(tmp_path)):
+        alone = learn(KINDS["restarted"], samples, World())
+    for mine, theirs in zip(torch.load(tmp_path / "stats.pt"), alone["stats"], strict=True):
+        assert mine == pytest.approx(theirs, rel=2e-4, abs=1e-6)
 
 
 SHARDED = LearnConfig(weights="full", lr=1e-2, minibatches=2)

@@ -103,10 +103,11 @@ def spread_out(learner: Learner) -> None:
         own = policies.parameters(name)
         return {k: like(t, own[k]) if k in own else t for k, t in state.items()}
 
-    policies.gather, policies.scatter = gather, scatter
     learner.make_optimizer = ShardedOptimizer
+    policies.scatter = scatter
     for name in learner.optimizers:
-        learner.begin(name)
+        learner.begin(name)  # by all at once: where it begins is kept in parts
+    policies.gather = gather
     learner.sharded = True
 
 
