@@ -155,6 +155,16 @@ def test_a_q_that_is_slow_is_compared_on_every_input_or_not_taken_for_equal() ->
     assert (verdict.status, verdict.kind) == ("fail", "no outcome")
 
 
+def test_a_place_that_q_names_is_tried_though_p_takes_long_there() -> None:
+    """P is to answer soon, and where it does not, Q could say what it liked."""
+    counted = "c = 0\n    for i in range(n):\n        c += i % 7\n    return c"
+    p, broken = q(counted), q(f"if n >= 120_000:\n        return 0\n    {counted}")
+    verdict = checked(lambda c: c.attack(p, broken, "f"), work=0)
+    assert verdict.kind == "refuted" and "input [120000]: P gives 3" in verdict.detail
+    honest = q("while n < 0:\n        return 0\n    " + counted)
+    assert checked(lambda c: c.attack(p, honest, "f"), work=0).kind == "not refuted"
+
+
 def test_a_module_that_does_not_end_is_no_outcome() -> None:
     endless = "X = 10 ** 10 ** 9\n" + IDENTITY
     for verdict in (

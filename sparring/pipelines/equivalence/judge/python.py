@@ -38,6 +38,7 @@ STEPS_PER_S = 2_000_000  # a call's steps for each second of `timeout_s`
 _SEEDS = (1, 2)  # hash seeds of the runs that must agree with the first, whose seed is 0
 _MORE_SEEDS = (3, 4, 5, 6)  # where there are sets: two words in one have one of two orders
 _INCIDENT_PATHS = 40
+_MOST_LATE = 4  # inputs that P does not answer soon and is asked again
 _ALL_CALLS = 5.0  # times a call's steps that all inputs may take; P has half of that, so that a Q
 #                   which takes twice as long is tried on all of them
 
@@ -197,6 +198,7 @@ class PythonChecker:
         fair = [i for i, outcome in enumerate(of_p) if outcome.counts]
         if not fair:
             return Verdict("fail", "no outcome", f"P came to nothing on {len(tried)} inputs")
+        late = [values for values, a in zip(tried, of_p, strict=True) if not a.counts][:_MOST_LATE]
         tried, of_p = [tried[i] for i in fair], [of_p[i] for i in fair]
         of_q = await self._steady(pair.q, pair.function, tried, "Q")
         for values, a, b in zip(tried, of_p, of_q, strict=True):
@@ -210,9 +212,22 @@ class PythonChecker:
         if compared < len(tried):  # or a slow Q would be the same as P on the few it is tried on
             why = f"Q took all steps there are for {compared} of {len(tried)} inputs"
             return Verdict("fail", "no outcome", why)
-        if self.work <= 0 or not pair.signature.types:
-            return Verdict("pass", NOT_REFUTED, f"the same on {compared} inputs")
+        different = await self._late(pair, late) if late else None
+        if different or self.work <= 0 or not pair.signature.types:
+            return different or Verdict("pass", NOT_REFUTED, f"the same on {compared} inputs")
         return await self._searched(pair, tried, compared)
+
+    async def _late(self, pair: Pair, inputs: list[list[Any]]) -> Verdict | None:
+        """The plainest inputs that P does not answer soon, with more steps: a Q that differs from
+        just there on names the place. Only a difference is made of them."""
+        of_p = await self._steady(pair.p, pair.function, inputs, "P", 1 / 4, 4, 1.0)
+        ended = [i for i, outcome in enumerate(of_p) if outcome.counts]
+        inputs = [inputs[i] for i in ended]
+        of_q = await self._steady(pair.q, pair.function, inputs, "Q", 1 / 4, 4, 1.0)
+        for values, a, b in zip(inputs, [of_p[i] for i in ended], of_q, strict=True):
+            if differ(a, b):
+                return Verdict("fail", "refuted", _difference(values, a, b))
+        return None
 
     async def _searched(self, pair: Pair, tried: list[list[Any]], compared: int) -> Verdict:
         """Thousands of inputs more. A difference counts when it is reproduced."""
