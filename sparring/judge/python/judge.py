@@ -249,7 +249,7 @@ def rule_pair(served: Execution, checked: Execution) -> Verdict:
             return Verdict("void", "tests", "the tests themselves did not end", seconds)
         return Verdict("fail", "time-out", checked.detail, seconds)
     ruled = checked.result if type(checked.result) is dict else {}
-    if ruled.get("verdict") == "pass":
+    if ruled.get("verdict") == "pass" and checked.status == "ok":
         return Verdict("pass", seconds=seconds)
     if ruled.get("lost") and served.status == "fail":
         return Verdict("fail", served.kind, served.detail, seconds)

@@ -25,7 +25,12 @@ for _name in BINARY:
     BACK[_name], BACK[f"r{_name}"] = _op, functools.partial(lambda op, a, b: op(b, a), _op)
 # Of other objects than the tests' own: those whose parts lead to nothing of the tests' frames.
 OPEN = {"_io", "io", "unittest", "asyncio", "queue", "_queue", "threading", "_thread", "types",
-        "random", "_random", "logging", "pathlib", "datetime", "decimal", "tempfile"}  # fmt: skip
+        "random", "_random", "logging", "pathlib", "datetime", "decimal", "tempfile", "collections",
+        "re", "functools", "argparse", "_csv", "urllib", "sqlite3", "xml", "fractions", "string",
+        "array", "uuid", "ipaddress", "zoneinfo"}  # fmt: skip
+# But not what opens any file, the descriptors of this process among them, or loads one as code.
+OPENING = {"xml": {"parse", "write"}, "sqlite3": {"enable_load_extension", "load_extension"}}
+TUPLES = ("_replace", "_asdict", "_fields", "_make")  # what a named tuple has for everybody
 NAMED = ("__name__", "__qualname__", "__doc__", "__module__")  # what functools.wraps copies
 CLOSED = (types.FrameType, types.CodeType, types.ModuleType, types.GeneratorType,
           types.CoroutineType, types.TracebackType)  # fmt: skip
@@ -37,12 +42,16 @@ RECORDS = {"called", "call_count", "call_args", "call_args_list", "method_calls"
 
 def done(side: Any, what: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if what == "call":
+        if target is open and isinstance((*args, kwargs.get("file"))[0], int):
+            raise OSError("a descriptor is the tests' own")
         return target(*args, **kwargs)
     if what == "signature":
         return signature(target)
     if what == "await":
         return side.loop.run(target)
     if what in ("getattr", "setattr", "delattr"):
+        if (what, args[0]) == ("getattr", "__dict__") and type(target).__module__ == TESTS:
+            return {name: part for name, part in vars(target).items() if name[:1] != "_"}
         if what != "getattr" or args[0] not in NAMED:
             check_open(target, args[0])
             check_kept(target, args[0], what)
@@ -67,9 +76,11 @@ def check_open(target: Any, name: Any) -> None:
     """Only objects and classes of the tests, and of the library those that are harmless, have
     parts for others: a generator's gi_frame, say, would open all of the tests' globals."""
     cls = target if isinstance(target, type) else type(target)
-    own = cls.__module__ == TESTS or cls.__module__.partition(".")[0] in OPEN
+    root = cls.__module__.partition(".")[0]
+    own = cls.__module__ == TESTS or (root in OPEN and name not in OPENING.get(root, ()))
     closed = isinstance(target, (*CLOSED, types.FunctionType, types.MethodType))
-    if not own or closed or type(name) is not str or name.startswith("_"):
+    private = type(name) is not str or name.startswith("_")
+    if not own or closed or (private and not (name in TUPLES and issubclass(cls, tuple))):
         raise AttributeError(f"{name!r:.50} is the tests' own")
 
 

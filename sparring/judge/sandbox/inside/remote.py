@@ -20,6 +20,7 @@ PREDICATES = {
     "intersection", "union", "compare", "equals", "isclose",
 }  # fmt: skip
 CLASS_NAME = re.compile(r"[A-Z][A-Za-z0-9]*")  # a name by which tests call a class, not a function
+PLAIN = {int, float, str, bool, type(None), list, tuple, dict, set}
 # What a tainted object that the tests made themselves may still be asked: how it looks.
 READINGS = {"str", "repr", "format", "iter", "len", "getitem", "getattr", "call"}
 ABOUT = {
@@ -62,7 +63,7 @@ class Proxy:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._refuse_tainted("call")
         value = self._side.ask("call", self, *args, **kwargs)
-        if "class" in self._about and type(value) is Proxy and CLASS_NAME.fullmatch(self._named):
+        if type(value) is Proxy and self._is_named_class():
             return _marked(value, born=True)
         return value
 
@@ -73,9 +74,11 @@ class Proxy:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name not in ABOUT:
             raise AttributeError(name)
-        if name in PREDICATES and not self._born:
+        if name in PREDICATES and not self._born and not self._is_named_class():
             if self._about.get("builtin") and not self._tainted:
                 return getattr(self._side.ask("content", self), name)
+            if not self._tainted and type(data := self._side.ask("getattr", self, name)) in PLAIN:
+                return data  # it has been told nothing
             raise TypeError(f"{_words(self)} is no plain value; its own {name}() is not believed")
         self._refuse_tainted("getattr")
         return self._side.ask("getattr", self, name)
@@ -192,6 +195,9 @@ class Proxy:
     async def __anext__(self) -> Any:
         self._refuse_tainted("next")
         return await self._side.awaited(self._side.ask("special", self, "__anext__"))
+
+    def _is_named_class(self) -> bool:
+        return "class" in self._about and CLASS_NAME.fullmatch(self._named) is not None
 
     def _refuse_tainted(self, what: str) -> None:
         if self._tainted and not (self._born and what in READINGS):

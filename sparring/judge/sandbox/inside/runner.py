@@ -96,10 +96,12 @@ def _streams() -> None:
 def finish(fds: list[int], result: dict[str, Any]) -> None:
     """Leave the result and go, whatever threads or exit handlers are still about."""
     raw = wire.dump(result)
+    status = 1
     try:
         pwrite(fds[1], raw, 0)
+        status = 0
     finally:
-        _exit(0)
+        _exit(status)
 
 
 def load(request: dict[str, Any], fds: list[int], name: str) -> tuple[CodeType, dict[str, Any]]:
