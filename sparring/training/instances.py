@@ -80,18 +80,20 @@ def split_tables(episodes: Sequence[Episode], val: float) -> tuple[list[Episode]
 def lessons(
     rows: Sequence[Instance], *, scale: Scale = "none", leave_one_out: bool = False
 ) -> list[Sample]:
-    """Samples with the advantages that GRPO gives within each index."""
-    groups: dict[int, list[Instance]] = {}
+    """Samples with the advantages that GRPO gives within each index. A perspective of several
+    conversations has an instance for each, and is compared once."""
+    groups: dict[int, dict[tuple[str, str], list[Instance]]] = {}
     for one in rows:
-        groups.setdefault(one.index, []).append(one)
+        groups.setdefault(one.index, {}).setdefault((one.episode, one.seat), []).append(one)
+    rewards = {index: [own[0].reward for own in group.values()] for index, group in groups.items()}
+    batch = [reward for of_group in rewards.values() for reward in of_group]
     samples = []
-    batch = [one.reward for one in rows]
-    for group in groups.values():
-        rewards = [one.reward for one in group]
-        values = centred(rewards, scale=scale, leave_one_out=leave_one_out, batch=batch)
-        for one, advantage in zip(group, values, strict=True):
-            one.sample.advantages = [advantage * mask for mask in one.sample.mask]
-            samples.append(one.sample)
+    for index, group in groups.items():
+        values = centred(rewards[index], scale=scale, leave_one_out=leave_one_out, batch=batch)
+        for own, advantage in zip(group.values(), values, strict=True):
+            for one in own:
+                one.sample.advantages = [advantage * mask for mask in one.sample.mask]
+                samples.append(one.sample)
     return samples
 
 

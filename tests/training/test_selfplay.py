@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +212,14 @@ def test_instances_keep_what_was_allowed_and_all_that_was_earned(tmp_path: Path)
     assert rows[0].sample.allowed == to_samples(games, [[0.0, 0.0]] * 2)[0].allowed
     credit = GroupRelative(together=True).samples(games)
     assert [s.advantages for s in lessons(rows)] == [s.advantages for s in credit]
+
+
+@pytest.mark.parametrize("scale", ["none", "group", "batch"])
+def test_a_game_of_several_conversations_is_compared_once(scale: Any) -> None:
+    """As in games that are learned from as they are played: a longer game weighs no more."""
+    games = [episode(i, "a", float(i)) for i in range(3)]
+    games[2].turns += [replace(games[2].turns[0], prompt_ids=[9, 9]) for _ in range(3)]
+    credit = GroupRelative(together=True, scale=scale).samples(games)
+    found = lessons(instances(games), scale=scale)
+    assert len(found) == 9
+    assert [s.advantages for s in found] == [s.advantages for s in credit]
