@@ -72,6 +72,11 @@ def make_plan(
     table = load_game(chosen, **options)
     if len(table.seats) < 2:
         raise ConfigError(f"{chosen} is a game for one; a tournament needs opponents")
+    if table.cooperative:
+        raise ConfigError(
+            f"{chosen} is won together, and nobody could be ahead; `sparring selfplay {chosen}` "
+            "says how well a policy plays it"
+        )
     missing = [p for p in players if p in PROGRAMS and p not in opponents_of(table)]
     if missing:
         raise ConfigError(f"{chosen} has no {missing[0]} player")

@@ -113,6 +113,13 @@ def test_it_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     assert (tmp_path / "part" / GAMES).read_bytes() == (tmp_path / "whole" / GAMES).read_bytes()
 
 
+@pytest.mark.parametrize("players", [["nano", "smollm2"], ["random", "scripted"]])
+def test_a_game_that_is_won_together_has_no_tournament(players: list[str]) -> None:
+    """Its players earn the same, so that all came out equal, whoever they were."""
+    with pytest.raises(ConfigError, match="matching is won together"):
+        make_plan(players, 2, game="matching")
+
+
 @pytest.mark.parametrize(
     ("players", "message"),
     [
