@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -156,10 +157,17 @@ async def _outcome(job: Job, table: Table) -> Outcome:
         wrong = f"it rewards a seat {word!r}; {nearest(word, job.game.seats)}"
     elif outcome.void is None and (left := _played(job, table) - outcome.rewards.keys()):
         wrong = f"it gives the seat {min(left)!r} no reward; whoever was asked has one, if only 0"
+    elif outcome.void is None and (odd := [t for t in table.turns if not _finite(t.reward)]):
+        given = f"{odd[0].reward!r:.80} as the reward of a turn"
+        wrong = f"it gives the seat {odd[0].seat!r} {given}; it has to be a finite number"
     else:
         return outcome
     code = type(job.game).play.__code__
     raise GameError(f"{job.name} ({code.co_filename}:{code.co_firstlineno}): {wrong}")
+
+
+def _finite(reward: Any) -> bool:
+    return isinstance(reward, int | float) and math.isfinite(reward)
 
 
 def _played(job: Job, table: Table) -> set[str]:

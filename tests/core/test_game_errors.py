@@ -55,6 +55,12 @@ def played(path: Path, body: str) -> None:
             "it gives the seat 'right' no reward; whoever was asked has one",
         ),
         ("return Outcome(left=float('nan'))", 8, "the reward of 'left' is nan; it has to be"),
+        (
+            "turn = await table['left'].act('?')\nturn.reward = float('nan')\n"
+            "return Outcome(left=1)",
+            7,
+            "it gives the seat 'left' nan as the reward of a turn; it has to be a finite number",
+        ),
         ("\nturn = table['left'].act('?')\nturn.text", 10, "is an `await` missing before what"),
         ("await table['left'].act('?', max_token=3)", 8, "did you mean 'max_tokens'?"),
         ("await table['left'].act('?', view=View(actions=('a',)))", 8, "'state'"),
