@@ -59,7 +59,9 @@ def seat_number(game: str, seat: str) -> int:
 
 
 def seat_colour(game: str, seat: str) -> str:
-    return f"seat-{seat_number(game, seat) % SEAT_COLOURS}"
+    """Empty where the game is not known here: a chart then gives each curve another one."""
+    known = seat in seats_of(game)
+    return f"seat-{seat_number(game, seat) % SEAT_COLOURS}" if known else ""
 
 
 def opponent_name(policy: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 
 import yaml
 
+from sparring.core.plugin import look_beside
 from sparring.core.types import Episode, episode_from_json
 from sparring.run.yaml_values import load_yaml
 
@@ -55,6 +56,7 @@ def read_log(run: Path) -> RunData:
     """Config, metrics and events alone."""
     if not run.is_dir():
         raise FileNotFoundError(f"there is no run directory at {run}")
+    look_beside(run)  # for the games it names by their files
     text = _text(run / "config.yaml")
     return RunData(
         name=run.resolve().name,

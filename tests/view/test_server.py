@@ -24,8 +24,10 @@ from sparring.view import play, token_text
 from sparring.view.config_page import differences, seeds_apart
 from sparring.view.episode_index import EpisodeIndex
 from sparring.view.ladder_page import ladder
+from sparring.view.metrics import charts
 from sparring.view.play import Session
 from sparring.view.rescore import credits, replay
+from sparring.view.rundata import read_log
 from sparring.view.runs import find_runs
 from sparring.view.server import make_app
 from sparring.view.tail import Tail
@@ -81,6 +83,20 @@ def test_commands_to_copy_name_what_there_is(recipe: str, trained: str, tmp_path
     command = f"sparring train {trained.format(run=run)} begin.main={run}@3"
     assert one["commands"]["Train"] == command and not one["best"]
     assert load_recipe(command.split()[2], []).games
+
+
+def test_the_seats_of_a_game_that_is_not_here_have_different_colours(tmp_path: Path) -> None:
+    seats = ["reward/own_seats.py:Mine/a", "reward/own_seats.py:Mine/b"]
+    run = tmp_path / "work" / "runs" / "mine"
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text(json.dumps({"iteration": 1, **dict.fromkeys(seats, 0.5)}))
+    read_log(run)
+    (chart,) = charts(seats)["Rewards"]
+    assert len(chart.curves) == 2 and chart.colours == {}  # a chart's own, one for each curve
+    code = "from sparring import Game\nclass Mine(Game):\n    seats = ('a', 'b')\n"
+    (tmp_path / "work" / "own_seats.py").write_text(code)  # as a run finds its game from anywhere
+    (chart,) = charts(seats)["Rewards"]
+    assert chart.colours == dict(zip(seats, ("seat-0", "seat-1"), strict=True))
 
 
 def test_an_address_of_games_is_answered_before_the_run_is_indexed(tmp_path: Path) -> None:
