@@ -11,6 +11,7 @@ import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -209,7 +210,8 @@ def columns(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _compare(view: View, request: Request) -> dict[str, Any]:
     runs = view.runs()
-    wanted = [name for name in request.query_params.get("runs", "").split(",") if name in runs]
+    asked = map(unquote, request.query_params.get("runs", "").split(","))
+    wanted = [name for name in asked if name in runs]
     if not wanted:
         raise ConfigError("name the runs to compare")
     logs = {name: read_log(runs[name]) for name in wanted}

@@ -327,6 +327,32 @@ def test_only_who_is_there_can_be_met(page: Any, address: str) -> None:
     assert met.input_value() == "last"
 
 
+def test_runs_of_any_name_are_listed_and_compared(page: Any, tmp_path: Path) -> None:
+    names = ["lr=1,2+x", "100%#1?a&b", "a_name_that_is_as_long_as_a_sweep_makes_it_" * 4]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text("seed: 3\n")
+    cached = partial(cache_in, tmp_path / "cache")
+    server = lives.begin("view", tmp_path, "--port", 0, cwd=tmp_path, first=cached)
+    try:
+        page.goto(server.line("http://"))
+        page.wait_for_selector("table.list tbody tr")
+        assert page.evaluate("document.querySelector('.scroll').scrollWidth") <= 1200
+        assert "seed 3" in page.inner_text("main") and ", ," not in page.inner_text("main")
+        for number, name in enumerate(names[:2], 1):
+            page.get_by_label(f"Compare {name}").check()
+            page.wait_for_selector(f"button:text-is('Compare {number}')")
+        page.click("button:text-is('Compare 2')")
+        page.wait_for_url("**/compare?**")
+        assert page.wait_for_selector("header .lead").inner_text() == ", ".join(names[:2])
+        page.click("header .lead a")
+        assert page.wait_for_selector(".of-run").inner_text() == names[0]
+    finally:
+        page.goto("about:blank")
+        server.process.terminate()
+        server.end()
+
+
 def test_sixty_charts_are_drawn_in_half_a_second(page: Any, address: str) -> None:
     page.goto(f"{address}/run/spiral-7")
     plot(page)

@@ -56,7 +56,7 @@ export const Compare = () => {
   if (!data) return html`<${Waiting} error=${error} />`;
   const state = chartState(query);
   const onZoom = (zoom) => change({ zoom: zoom && zoom.map((x) => Number(x.toFixed(2))).join(",") }, { replace: true });
-  return html`<header class="page"><h1>Compare</h1><p class="lead small">${data.runs.map((run, i) => html`${i ? ", " : ""}<${Link} to=${`/run/${run.id}`}>${run.id}<//>`)}</p></header>
+  return html`<header class="page"><h1>Compare</h1><p class="lead small">${data.runs.map((run, i) => html`${i ? ", " : ""}<${Link} to=${`/run/${encodeURIComponent(run.id)}`}>${run.id}<//>`)}</p></header>
     <section><h2>Curves</h2><${ChartTools} query=${query} change=${change} />
       ${data.bands.length > 0 && html`<label class="check"><input type="checkbox" checked=${query.seeds === "apart"} onChange=${(event) => change({ seeds: event.target.checked ? "apart" : "" }, { replace: true })} /> Draw each seed apart</label>`}
       ${sections.map((section) => html`<h3 key=${section.title}>${section.title}</h3><div class="grid">${section.charts.map(([chart, spec]) =>

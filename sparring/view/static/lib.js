@@ -44,6 +44,13 @@ export const useQuery = () => {
   return [query, change];
 };
 
+// What a run is, as far as its config says so.
+export const aboutRun = ({ recipe, policy, seed }) => [recipe, policy, seed === null ? "" : `seed ${seed}`].filter(Boolean);
+
+// Names of runs as one value of an address, whatever characters they hold.
+export const listed = (names) => names.map(encodeURIComponent).join(",");
+export const unlisted = (text) => (text || "").split(",").filter(Boolean).map(decodeURIComponent);
+
 export const Link = ({ to, children, ...rest }) => html`<a href=${to} ...${rest} onClick=${(event) => {
   if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
   event.preventDefault();

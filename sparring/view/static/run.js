@@ -1,6 +1,6 @@
 // One run: what a person must know on top, six charts, the rest folded by group.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { go, html, Link, Markup, number, useJson, useQuery, useTitle, Waiting } from "/static/lib.js";
+import { aboutRun, go, html, Link, Markup, number, useJson, useQuery, useTitle, Waiting } from "/static/lib.js";
 import { Chart, chartState, ChartTools } from "/static/chart.js";
 
 // The log grows while somebody looks: lines are appended here as the server sends them.
@@ -67,7 +67,7 @@ export const Run = ({ run }) => {
   const rest = data.sections.map((section) => ({ ...section, charts: section.charts.filter((c) => !c.constant && !key.includes(c)) })).filter((s) => s.charts.length);
   const constants = data.sections.flatMap((section) => section.charts).filter((chart) => chart.constant);
   return html`<header class="page"><h1>${data.id}</h1>
-    <p class="lead small">${[data.recipe, data.policy, `seed ${data.seed}`].filter(Boolean).join(" · ")}
+    <p class="lead small">${aboutRun(data).join(" · ")}
       ${data.iterations && html` · iteration <b class="iteration">${number(log.x.at(-1) ?? 0)}</b> of ${number(data.iterations)}`}</p></header>
     <ul class="notices" aria-label="What to know">${data.notices.map((notice) => html`<${Notice} notice=${notice} run=${run} />`)}</ul>
     ${data.tiles && html`<${Markup} of=${data.tiles} />`}

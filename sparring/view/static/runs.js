@@ -1,6 +1,6 @@
 // The list of runs: how each stands; sort, filter, tick to compare.
 import { useEffect } from "preact/hooks";
-import { ago, go, html, Link, number, percent, useJson, useKeys, useQuery, useTitle, Waiting } from "/static/lib.js";
+import { aboutRun, ago, go, html, Link, listed, number, percent, unlisted, useJson, useKeys, useQuery, useTitle, Waiting } from "/static/lib.js";
 
 const COLUMNS = [
   ["name", "Run"], ["status", "Status"], ["changed", "Changed", "num"], ["iteration", "Iterations", "num"],
@@ -35,8 +35,8 @@ export const Runs = () => {
     const timer = setInterval(reload, 5000);
     return () => clearInterval(timer);
   }, [reload]);
-  const ticked = (query.tick || "").split(",").filter(Boolean);
-  const together = () => ticked.length && go(`/compare?runs=${ticked.join(",")}`);
+  const ticked = unlisted(query.tick);
+  const together = () => ticked.length && go(`/compare?runs=${encodeURIComponent(listed(ticked)).replaceAll("%2C", ",")}`);
   useKeys({ c: together });
   if (!data) return html`<${Waiting} error=${error} />`;
   const [sort, down] = query.sort ? [query.sort.replace("-", ""), query.sort.startsWith("-")] : ["changed", true];
@@ -44,19 +44,19 @@ export const Runs = () => {
   const rows = data.runs
     .filter((run) => `${run.name} ${run.recipe} ${run.policy} ${run.status}`.toLowerCase().includes(wanted))
     .sort(compare(sort, down));
-  const tick = (id) => change({ tick: (ticked.includes(id) ? ticked.filter((t) => t !== id) : [...ticked, id]).join(",") }, { replace: true });
+  const tick = (id) => change({ tick: listed(ticked.includes(id) ? ticked.filter((t) => t !== id) : [...ticked, id]) }, { replace: true });
   return html`<header class="page"><h1>Runs</h1>
     <form class="tools" onSubmit=${(event) => event.preventDefault()}>
       <label><span>Filter</span><input type="search" value=${query.filter || ""} placeholder="name, recipe, policy, status" size="26"
         onInput=${(event) => change({ filter: event.target.value }, { replace: true })} /></label>
-      <button disabled=${!ticked.length} onClick=${together}>Compare ${ticked.length || ""}</button>
+      <button type="button" disabled=${!ticked.length} onClick=${together}>Compare ${ticked.length || ""}</button>
     </form></header>
   ${rows.length ? html`<div class="scroll card flush"><table class="list"><thead><tr><th class="tick"><span class="hidden">Compare</span></th>
     ${COLUMNS.map(([key, title, kind]) => html`<th class=${kind} aria-sort=${key === sort ? (down ? "descending" : "ascending") : undefined}>
       ${key === "split" ? title : html`<button class="plain" onClick=${() => change({ sort: key === sort && !down ? `-${key}` : key }, { replace: true })}>${title}${key === sort ? (down ? " ↓" : " ↑") : ""}</button>`}</th>`)}
     </tr></thead><tbody>${rows.map((run) => html`<tr key=${run.id}>
       <td class="tick"><input type="checkbox" aria-label=${`Compare ${run.name}`} checked=${ticked.includes(run.id)} onChange=${() => tick(run.id)} /></td>
-      <th><${Link} to=${`/run/${encodeURIComponent(run.id)}`}>${run.id}<//><small>${run.recipe}, ${run.policy}, seed ${run.seed}</small></th>
+      <th class="run"><${Link} to=${`/run/${encodeURIComponent(run.id)}`}>${run.id}<//><small>${aboutRun(run).join(", ")}</small></th>
       <td><span class=${`status ${run.status.replace(" ", "-")}`} title=${run.reason}>${run.status}</span></td>
       <td class="num">${ago(run.changed)}</td>
       <td class="num">${run.iteration === null ? "–" : number(run.iteration)}${run.iterations ? html`<small> of ${number(run.iterations)}</small>` : ""}</td>
