@@ -51,7 +51,9 @@ _SETS = (
 )
 _ANY_MATCH = ("check_str", "text_match_three", "text_starta_endb")
 _ORACLES = {
-    "find_zero": "abs(sum(c * math.pow(got, i) for i, c in enumerate(given[0]))) <= atol",
+    "find_zero": (  # a number once and for all: an object could be another one for each power
+        "abs(sum(c * math.pow(x, i) for x in [float(got)] for i, c in enumerate(given[0]))) <= atol"
+    ),
     "are_equivalent": "True",
     "sum_div": "got == 0 or same(got, expected, atol, given)",
     "surface_Area": (

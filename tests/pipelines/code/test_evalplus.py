@@ -60,7 +60,11 @@ def test_problems_with_several_right_answers() -> None:
         zero,
         "def find_zero(xs):\n    return -xs[0] / xs[1] + 1e-6",
         "def find_zero(xs):\n    return 0.0",
-    ) == [True, False]
+        "class Many:\n"
+        "    def __init__(self, xs): self.left = [1.0, -xs[0] / xs[1]] + [0.0] * len(xs)\n"
+        "    def __float__(self): return self.left.pop(0)\n"
+        "def find_zero(xs):\n    return Many(xs)",
+    ) == [True, False, False]
     code = "def Diff(a, b):\n    return list(set(a) - set(b)) + list(set(b) - set(a))"
     difference = problem("Diff", code, [[[1, 2, 3], [3, 4]]])
     assert passes(
