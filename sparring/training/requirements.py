@@ -132,7 +132,7 @@ def check_programs(config: Config, games: Mapping[str, Game]) -> None:
     for name, game in games.items():
         own = {config.players.get(seat) for seat in game.seats}
         met = own | (others if len(game.seats) > 1 else set())
-        for program in met.intersection(STRONG):
+        for program in [name for name in STRONG if name in met]:
             if program_of(game, program) is None:
                 raise ConfigError(
                     f"{name} has no {program} player; take `random`, or a policy of a run"
