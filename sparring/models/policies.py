@@ -37,7 +37,7 @@ class Policies(ABC):
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self.config = model.config
+        self.config = model.config.get_text_config()  # of a model that sees, the part that speaks
         self.device = model.device
         self._versions: dict[str, int] = {BASE: 0}
         self._loads = 0  # how often weights were put in from elsewhere

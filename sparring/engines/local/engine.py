@@ -189,7 +189,7 @@ class TransformersEngine(OwnEngine):
     ) -> list[list[float]]:
         with self.policies.using(policy) as model:
             if not self._readings:
-                self._readings = token_readings(self.chat, model.config.vocab_size)
+                self._readings = token_readings(self.chat, self.policies.config.vocab_size)
             return action_probabilities(model, self.chat, asked, sampling, self._readings)
 
     async def idle(self) -> None:

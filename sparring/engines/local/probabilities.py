@@ -110,10 +110,11 @@ def _next_logits(
         numbers.setdefault(tuple(sequence), []).append(number)
     left = sorted(numbers, key=len)
     most = CPU_TOKENS if model.device.type == "cpu" else TOKENS
+    words = model.config.get_text_config().vocab_size
     while left:
         batch = left[:1]
         for ids in left[1:]:
-            held = (len(batch) + 1) * (len(ids) - len(batch[0]) + 1) * model.config.vocab_size
+            held = (len(batch) + 1) * (len(ids) - len(batch[0]) + 1) * words
             if (len(batch) + 1) * len(ids) > most or held > LOGITS:
                 break
             batch.append(ids)

@@ -11,9 +11,10 @@ import pytest
 import torch
 import transformers as hf
 
+from sparring.core.tree import Infoset
 from sparring.core.types import Request, Sampling, Turn
 from sparring.engines.local import engine as engine_module
-from sparring.engines.local.engine import TransformersEngine
+from sparring.engines.local.engine import PromptTooLong, TransformersEngine
 from sparring.engines.local.families import FAMILIES
 from sparring.engines.local.runner import Runner
 from sparring.models.loading import nano_tokenizer
@@ -155,3 +156,19 @@ def test_models_with_linear_attention_go_on_when_others_are_done(kind: str) -> N
             ids = torch.tensor([turn.prompt_ids])
             out = model.generate(ids, max_new_tokens=len(turn.token_ids), do_sample=False)
             assert turn.token_ids == out[0, ids.shape[1] :].tolist()
+
+
+def test_of_a_model_that_sees_the_part_that_speaks_says_how_long_a_sequence_may_be() -> None:
+    """Gemma 3 of 4B and more: neither the context nor the vocabulary stands in its own config."""
+    eye = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "image_size": 28,
+           "num_attention_heads": 2, "patch_size": 14}  # fmt: skip
+    text = {**SHAPE, "sliding_window": 20, "head_dim": 16}
+    config = hf.Gemma3Config(text_config=text, vision_config=eye, image_token_index=200)
+    policies = FullPolicies(hf.Gemma3ForConditionalGeneration(config).eval(), nano_tokenizer())
+    assert policies.context == 512
+    engine = TransformersEngine(policies)
+    with pytest.raises(PromptTooLong, match="512 positions"):
+        asyncio.run(engine.act(ask("x" * 510, 0)))
+    asked = [Infoset("a", "s", "b or c?", ("b", "c"))]
+    [chances] = engine.probabilities("base", asked, Sampling(max_tokens=1))
+    assert len(chances) == 2 and 0 < sum(chances) < 1
