@@ -33,7 +33,7 @@ NOISE = 0.25
 _ROUNDS = 6  # of timing all sizes: what others do meanwhile falls on another one in each
 READ = 8192  # tokens of prompts in a pass, on a GPU
 READ_CPU = 1024  # what a layer makes of so many stays in the processor's cache
-TILES = (TILE, 24, 32, 48, 64, 80, 96, 128)  # tokens of a row that a CPU may attend from together
+TILES = range(TILE, 129, 8)  # tokens of a row that a CPU may attend from together
 GATHER = 8  # so many tokens more are as much work as gathering a tile's keys
 # Steps that are tried on a CPU: few, and many, since a library may go another way for some band of
 # sizes. Heads are as wide as a vocabulary, and would take longer to try than to use.

@@ -9,6 +9,7 @@ tokens, S positions, C chunks of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -55,7 +56,7 @@ def _norm(x: Tensor, weight: Tensor, eps: float, norm: int) -> Tensor:
 def gate(both_N2I: Tensor, gelu: bool = False) -> Tensor:
     """activation(first half) × second half."""
     first, second = both_N2I.chunk(2, -1)
-    return (F.gelu(first, approximate="tanh") if gelu else F.silu(first)) * second
+    return (F.gelu(first, approximate="tanh") if gelu else F.silu(first)).mul_(second)
 
 
 def rotate(qkv_NX: Tensor, layer: Layer, cache: Cache, pages: Pages, eps: float) -> Tensor:
@@ -113,16 +114,29 @@ def attend(q_NQD: Tensor, layer: Layer, cache: Cache, pages: Pages, scale: float
     """Each token's queries over the positions of its row up to its own."""
     K, _, _, D = cache[0].shape
     N, Q, _ = q_NQD.shape
-    wide = -(-pages.longest // BLOCK) * BLOCK  # positions of each row that are looked at
     out_NQD = torch.zeros_like(q_NQD)  # padding has no tile
-    at_once = max(1, _CELLS // (wide * max(K * D, Q * pages.tile)))
-    for start in range(0, len(pages.row_M), at_once):
-        key = (start, layer.window)
-        if key not in pages.memo:
-            part = slice(start, start + at_once)
-            pages.memo[key] = _tiles(pages, part, wide, layer.window, Q // K, q_NQD.dtype)
-        _attend_tiles(q_NQD, out_NQD, cache, pages.memo[key], scale)
+    if ("tiles", layer.window) not in pages.memo:
+        cells = max(K * D, Q * pages.tile)
+        pages.memo["tiles", layer.window] = [
+            _tiles(pages, part_M, wide, layer.window, Q // K, q_NQD.dtype)
+            for part_M, wide in _parts(pages, _CELLS // cells)
+        ]
+    for tiles in pages.memo["tiles", layer.window]:
+        _attend_tiles(q_NQD, out_NQD, cache, tiles, scale)
     return out_NQD.view(N, Q * D)
+
+
+def _parts(pages: Pages, most: int) -> Iterator[tuple[Tensor, int]]:
+    """Tiles to take together, of at most so many positions in all, and how many positions of each
+    are looked at. Those that end alike are neighbours: what lies beyond is no work then."""
+    last_M, order_M = pages.position_N[pages.first_M + pages.count_M - 1].sort(stable=True)
+    wide_M = (last_M // BLOCK + 1) * BLOCK
+    start = 0
+    for end, wide in enumerate(wide_M.tolist()):
+        if end > start and (end - start + 1) * wide > most:
+            yield order_M[start:end], int(wide_M[end - 1])
+            start = end
+    yield order_M[start:], int(wide_M[-1])
 
 
 class _Tiles(NamedTuple):
@@ -134,17 +148,17 @@ class _Tiles(NamedTuple):
     bias_MYS: Tensor  # Y: the queries of all tokens of a tile to one key head, padded
 
 
-def _tiles(pages: Pages, part: slice, wide: int, window: int, G: int, dtype: torch.dtype) -> _Tiles:
-    first_M, count_M = pages.first_M[part], pages.count_M[part]
+def _tiles(
+    pages: Pages, part_M: Tensor, wide: int, window: int, G: int, dtype: torch.dtype
+) -> _Tiles:
+    first_M, count_M = pages.first_M[part_M], pages.count_M[part_M]
     step_T = torch.arange(pages.tile)
     token_MT = first_M[:, None] + torch.minimum(step_T, count_M[:, None] - 1)
     bias_MTS = hidden_bias(pages.position_N[token_MT], wide, window, dtype)
-    blocks = wide // BLOCK
-    table_BW = F.pad(pages.table_BW, (0, max(0, blocks - pages.table_BW.shape[1])))[:, :blocks]
     return _Tiles(
         token_MT,
         step_T < count_M[:, None],
-        table_BW[pages.row_M[part]].flatten(),
+        pages.table_BW[pages.row_M[part_M], : wide // BLOCK].flatten(),
         F.pad(bias_MTS.repeat_interleave(G, 1), (0, 0, 0, -pages.tile * G % ROWS_IN_BLOCKS)),
     )
 
@@ -184,7 +198,7 @@ def attention(q_ABYD: Tensor, key_XDS: Tensor, value_XSD: Tensor, bias: Tensor) 
     over positions goes by chunks of fixed size, one after another: zeros at the end, that others
     with more positions cause, move no bit."""
     score_ABYS = torch.bmm(q_ABYD.flatten(0, 1), key_XDS).view(*q_ABYD.shape[:3], -1).add_(bias)
-    weight_XYS = score_ABYS.softmax(-1).flatten(0, 1)
+    weight_XYS = torch.softmax(score_ABYS, -1, out=score_ABYS).flatten(0, 1)
     total_XYD = torch.bmm(weight_XYS[..., :_CHUNK], value_XSD[:, :_CHUNK])
     for start in range(_CHUNK, value_XSD.shape[1], _CHUNK):
         part = slice(start, start + _CHUNK)

@@ -113,3 +113,19 @@ def test_padding_has_tiles_only_where_they_are_wanted():
     assert isinstance(without, Pages) and without.count_M.tolist() == [16, 16, 8]
     assert with_tiles.count_M.tolist() == [16, 16, 8, 8]
     assert torch.equal(with_tiles.row_N, without.row_N)
+
+
+def test_no_position_beyond_the_ends_of_neighbours_is_looked_at():
+    """Of a long prompt the early tiles, and of a pass the short rows, see few positions."""
+    blocks = list(range(1, 40))
+    spans = [(blocks, 0, 96), (blocks[3:], 0, 20), (blocks, 960, 970)]
+    pages = reading(spans, 128, 32, CPU, pad=False)
+    parts = [(tiles.tolist(), wide) for tiles, wide in torch_ops._parts(pages, 200)]
+    assert parts == [([3, 0, 1], 64), ([2], 96), ([4], 992)]
+    assert [tile for tiles, _ in torch_ops._parts(pages, 10) for tile in tiles.tolist()] == [
+        3,
+        0,
+        1,
+        2,
+        4,
+    ]
