@@ -183,6 +183,15 @@ def test_a_program_cannot_write_its_own_equality_or_show(shared: Shared) -> None
     assert verdict.kind == "refuted" and "P gives B, Q gives A" in verdict.detail
 
 
+def test_a_power_is_a_constant_of_the_program(shared: Shared) -> None:
+    p = "f :: Integer -> Integer\nf x = x\n"
+    hidden = [f"f :: Integer -> Integer\nf x = if x {at} then 0 else x\n" for at in
+              ("== 10 ^ 9 + 1", "> 10^30", "== 2 ^ 99 - 1")]  # fmt: skip
+    found = shared.all("attack", [(p, q, "f") for q in hidden])
+    assert [verdict.kind for verdict in found] == ["refuted"] * 3
+    assert shared.run(shared.checker.attack(p, p.replace("= x", "= x + 0 ^ 9 ^ 99"), "f")).passed
+
+
 def test_one_program_leaves_nothing_for_the_next() -> None:
     """The same GHCi judges programs of the same names, one after another, as fast as it can."""
     numbers = list(range(12))

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable, Sequence
 from math import isqrt
 
-from sparring.pipelines.equivalence.judge.haskell_source import Program
+from sparring.pipelines.equivalence.judge.haskell_source import Program, Token
 
 MOST_WANTED = 400  # numbers that are worked out for a pair with a proof
 WRAP = 1 << 64
 _WHOLE = re.compile(r"\d{1,40}")
+_SMALL = re.compile(r"\d{1,2}")
 _BROKEN = re.compile(r"\d+\.\d+(e-?\d{1,2})?")
 
 
@@ -28,11 +29,22 @@ def hints(programs: Sequence[Program], thorough: bool) -> str:
                         continue
                 if kind in by_kind and token.text not in by_kind[kind]:
                     by_kind[kind].append(token.text)
+            by_kind["whole"] += _powers(declaration.tokens)
     strings = by_kind["string"][:12] + [f"[{c}]" for c in by_kind["char"][:12]]
     fractions = by_kind["broken"][:10] + [w for w in by_kind["whole"][:10] if len(w) < 10]
     wanted = sought(map(int, by_kind["whole"])) if thorough else []
     lists = (by_kind["whole"][:12], fractions, strings, map(str, wanted))
     return "Harness.Hints " + " ".join(f"[{', '.join(items)}]" for items in lists)
+
+
+def _powers(part: Sequence[Token]) -> list[str]:
+    """What `10 ^ 9` names, if it is no longer than a constant may be."""
+    powers = [
+        int(base.text) ** int(exponent.text)
+        for base, sign, exponent in zip(part, part[1:], part[2:], strict=False)
+        if sign.text == "^" and _WHOLE.fullmatch(base.text) and _SMALL.fullmatch(exponent.text)
+    ]
+    return [text for text in map(str, powers) if _WHOLE.fullmatch(text)]
 
 
 def sought(constants: Iterable[int]) -> list[int]:
