@@ -80,6 +80,7 @@ def test_a_plain_python_passes_the_right_ones() -> None:
     ("code", "tests", "why"),
     [
         ("class S: pass", "class C(S): pass\nassert C()", "derives from one of the program's"),
+        ("class S: x = 1", "match S():\n    case S(x=1): pass", "match pattern must be a type"),
         ("def f(): return 1", "import nowhere_to_be_had\nassert f() == 1", "No module named"),
         ("def f(): return 1", "x = 1", "call nothing"),
         ("def f(): return 1", "def of_f():\n    assert f() == 2", "call nothing"),
@@ -96,15 +97,27 @@ def test_tests_that_cannot_be_run_here_are_void(code: str, tests: str, why: str)
     assert (verdict.status, verdict.kind) == ("void", "tests") and why in verdict.detail
 
 
-def test_an_array_for_tests_without_numpy_is_no_void() -> None:
-    thing, array = "['h', 0, {'type': 'X', 'builtin': True}]", "['N', 'float64', [1], ['l', 1.0]]"
-    code = next(c["code"] for c in WRONG if thing in c["code"]).replace(thing, array)
+ARRAY = "['N', 'float64', [1], ['l', 1.0]]"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "return {'value': ARRAY}",
+        "e = side.link.ask({'op': 'call', 'on': 0, 'args': ARRAY})['thrown']\n"
+        "        return {'error': ['ValueError'], 'thrown': e}",
+    ],
+)
+def test_an_array_for_tests_without_numpy_is_no_void(answer: str) -> None:
+    honest = "return {'value': ['h', 0, {'type': 'X', 'builtin': True}]}"
+    code = next(c["code"] for c in WRONG if honest in c["code"])
+    code = code.replace(f" {honest}", f"\n        {answer}").replace("ARRAY", ARRAY)
 
     async def judged() -> Verdict:
         async with Judge(packages=()) as judge:
             return await judge.tests(code, "for n in [1]:\n    assert f(n) == 3")
 
-    assert "'N'" in code and asyncio.run(judged()).status == "fail"
+    assert ARRAY in code and asyncio.run(judged()).status == "fail"
 
 
 @pytest.mark.parametrize(

@@ -161,9 +161,8 @@ def _parse(label: str, text: str, parse: Callable[[str, str], Any] = _tree) -> A
         with unwarned():
             return parse(text, label)
     except SyntaxError as error:
-        raise BadTests(
-            f"{label.strip('<>')} line {error.lineno} does not parse: {error.msg}"
-        ) from None
+        line = f" line {error.lineno}" if error.lineno else ""  # no line has a null byte
+        raise BadTests(f"{label.strip('<>')}{line} does not parse: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise BadTests(f"{label.strip('<>')} does not parse: {error}") from None
 

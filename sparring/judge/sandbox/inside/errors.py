@@ -131,6 +131,7 @@ class Caught:
         thrown = answer.get("thrown", -1)
         own = side.exports[thrown] if 0 <= int(thrown) < len(side.exports) else None
         if isinstance(own, BaseException):
+            vars(own)["passed_on"] = True
             return own  # the tests' own, which passed through the program
         cls = self.exception(answer["error"])
         args = wire.decode(answer.get("args", ["l"]), side.resolve)

@@ -44,7 +44,7 @@ class Names(dict[str, Any]):
 
 
 MISSING = object()
-MALFORMED = (wire.WireError, LookupError, TypeError, ValueError, AttributeError, ImportError)
+MALFORMED = (wire.WireError, LookupError, TypeError, ValueError, AttributeError)
 
 
 class Side:
@@ -366,7 +366,10 @@ def _failed(error: BaseException, side: Side) -> dict[str, Any]:
             where = f"{label.strip('<>')} line {trace.tb_lineno}: {line[:200]}"
         trace = trace.tb_next
     of_program = vars(error).get("of_the_program", False)
-    if isinstance(error, ModuleNotFoundError) and not of_program and where:
+    # `case Point(x=1)`, of a class of the program's
+    pattern = isinstance(error, TypeError) and "match pattern must be a type" in str(error)
+    by_program = of_program or vars(error).get("passed_on", False)
+    if (isinstance(error, ModuleNotFoundError) or pattern) and not by_program and where:
         return {"verdict": "void", "kind": "tests", "detail": f"{error} ({where})"}
     if of_program and side.fault:
         kind, detail = side.fault["kind"] or "exception", side.fault["detail"]

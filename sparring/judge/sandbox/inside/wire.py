@@ -248,6 +248,7 @@ def decode(data: Any, resolve: Resolve = _unknown) -> Any:
         LookupError,
         ArithmeticError,
         AttributeError,
+        ImportError,  # an array where there is no numpy
         struct.error,
     ) as error:
         raise WireError(f"bad {data[0]!r:.20}: {error}") from None
