@@ -107,6 +107,7 @@ def test_a_game_of_ones_own_can_be_named_in_a_recipes_place(tmp_path: Path) -> N
     assert "coin.py:CLASS" in sparring("train", "coin.py", cwd=tmp_path).err
     (tmp_path / "flip.yaml").write_text("games: {'coin.py:Coin': {}}\n")
     assert "did you mean 'flip.yaml'?" in sparring("train", "flip", cwd=tmp_path).err
+    assert "games: {'gym:chain_sum'" in sparring("train", "gym:chain_sum", cwd=tmp_path).err
     misspelt = sparring("train", "openspeil:leduc_poker", cwd=tmp_path)
     assert misspelt.code == 2 and "did you mean 'openspiel'?" in misspelt.err
 

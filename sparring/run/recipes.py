@@ -52,12 +52,16 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 
 def _meant(name: str) -> str:
-    """What helps whoever named a file without its class or its ending, or nearly a recipe."""
+    """What helps whoever named a file without its class or its ending, a bridge's game that has no
+    recipe, or nearly a recipe."""
+    prefix = name.partition(":")[0]
+    if prefix != name and prefix in bridges():
+        return f"a YAML file with games: {{'{name}': {{}}}} is one"
     if name.endswith(".py"):
         return f"a game in a file is named with its class, {name}:CLASS"
     if Path(f"{name}.yaml").is_file():
         return f"did you mean '{name}.yaml'?"
-    return nearest(name.partition(":")[0], recipe_names())
+    return nearest(prefix, recipe_names())
 
 
 def _keys_of(path: Path) -> dict[str, Any]:
