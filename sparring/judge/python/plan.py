@@ -150,7 +150,7 @@ def compiled(parts: tuple[tuple[str, str], ...]) -> tuple[CodeType, ...]:
     return tuple(_parse(label, text, identity.compiled) for label, text in parts)
 
 
-def _tree(text: str, label: str) -> ast.Module:
+def _tree(text: str, label: str) -> Any:
     return compile(text, label, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
 
 

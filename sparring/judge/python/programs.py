@@ -107,7 +107,7 @@ def _reaches(node: ast.AST, modules: Collection[str]) -> str:
         return next((f"{name}=" for name in node.kwd_attrs if _is_hidden(name)), "")
     if isinstance(node, ast.Attribute):
         own = isinstance(node.value, ast.Name) and node.value.id in OWN
-        private = own and re.match("_(?!_)", node.attr)
+        private = own and re.match("_(?!_)", node.attr) is not None
         by_text = node.attr == "format" and not _is_plain_form(node.value)
         hidden = _is_hidden(node.attr) and not private and node.attr not in DUNDERS
         return f".{node.attr}" if hidden or by_text else ""

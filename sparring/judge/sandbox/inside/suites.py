@@ -21,7 +21,7 @@ def own(names: dict[str, Any]) -> dict[str, Any]:
 
 def watched(names: dict[str, Any]) -> Wrong:
     """What runners of unittest's find wrong from now on; `unittest.main()` finds the tests."""
-    unittest = importlib.import_module("unittest")
+    unittest: Any = importlib.import_module("unittest")
     module = types.ModuleType(TESTS)
     wrong: Wrong = []
     run, main = unittest.TextTestRunner.run, unittest.main
