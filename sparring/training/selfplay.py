@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -98,13 +99,16 @@ async def _play(
             for i, e in zip(numbers, played, strict=True)
         ]
 
-    rewards: list[float] = []  # of the games that this process has seen
+    rewards: list[float] = []  # of the games that this process has seen, less void ones
+    seen = count()
 
     def report(before: int, episode: Episode) -> None:
-        rewards.append(fmean(episode.rewards.values()) if episode.void is None else 0.0)
+        done = before + next(seen) % plan.batch + 1
+        if episode.void is None and episode.rewards:
+            rewards.append(fmean(episode.rewards.values()))
         if progress is not None:
-            done = before + (len(rewards) - 1) % plan.batch + 1
-            progress({"iteration": done, "reward/avg_batch_reward": fmean(rewards)})
+            earned = {"reward/avg_batch_reward": fmean(rewards)} if rewards else {}
+            progress({"iteration": done, **earned})
 
     ids = [str(i) for i in range(plan.games)]
     async with opened([game]):

@@ -11,6 +11,8 @@ import pytest
 from lives import Moment, sparring
 
 from sparring.core.errors import ConfigError
+from sparring.core.game import Game, Outcome
+from sparring.core.table import Table
 from sparring.core.types import Episode, Task, Turn
 from sparring.credit.group_relative import GroupRelative
 from sparring.credit.samples import to_samples
@@ -176,6 +178,25 @@ def test_programs_play_too_and_pool_to_the_optimum(tmp_path: Path) -> None:
     found = play_plan(Plan("matching", "scripted", games=8, options=options), tmp_path / "out")
     assert (found["score"], found["agreement"], found["agreed_turns"]) == (1.0, 1.0, 3.0)
     assert found["bound_greedy"] <= 0.8 and found["train_instances"] == 0
+
+
+class Half(Game):
+    """Void in some games, and without a reward in others."""
+
+    seats = ("left", "right")
+
+    async def play(self, task: Task, table: Table) -> Outcome:
+        odd = int(task.id) % 2 == 1
+        return Outcome(left=1.0, void="odd" if odd else None) if table.seed % 3 else Outcome()
+
+
+def test_void_games_and_those_that_reward_nobody_are_no_part_of_the_mean(tmp_path: Path) -> None:
+    shown: list[dict[str, Any]] = []
+    asked = Plan(f"{Path(__file__)}:Half", "random", games=24, group=1, batch=8)
+    found = play_plan(asked, tmp_path / "out", progress=shown.append)
+    assert [line["iteration"] for line in shown] == [*range(1, 25)]
+    assert 0 < found["void"] < 24 and found["reward_left"] == 1.0
+    assert {line.get("reward/avg_batch_reward", 1.0) for line in shown} == {1.0}
 
 
 def test_a_parquet_of_another_version_is_refused_by_name(games: Path, tmp_path: Path) -> None:
