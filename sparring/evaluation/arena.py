@@ -67,7 +67,7 @@ async def match(
         for i in range(games)
     ]
     episodes = await collect(jobs, speak, sampling=sampling)
-    return score(episodes, [seats[0] for seats in mine]), episodes
+    return score(episodes, mine), episodes
 
 
 def seated(seats: Sequence[str], index: int, policy: str, opponent: str) -> dict[str, str]:
@@ -75,31 +75,36 @@ def seated(seats: Sequence[str], index: int, policy: str, opponent: str) -> dict
     return {seat: policy if seat == mine else opponent for seat in seats}
 
 
-def score(episodes: Sequence[Episode], seats: Sequence[str]) -> Score:
-    """Count a match from one policy's seat in each game."""
+def score(episodes: Sequence[Episode], sides: Sequence[Sequence[str]]) -> Score:
+    """Count a match from one policy's seats in each game."""
     wins = draws = losses = invalid = void = 0
     total = 0.0
-    for episode, mine in zip(episodes, seats, strict=True):
+    for episode, side in zip(episodes, sides, strict=True):
         if episode.void is not None:
             void += 1
             continue
-        if mine not in episode.rewards or len(episode.rewards) < 2:
+        ours, theirs = _by_side(episode.rewards, side)
+        if not ours or not theirs:
             continue
-        best_other = max(r for seat, r in episode.rewards.items() if seat != mine)
-        wins += episode.rewards[mine] > best_other
-        draws += episode.rewards[mine] == best_other
-        losses += episode.rewards[mine] < best_other
-        invalid += episode.facts.get("invalid") == mine
-        total += net_reward(episode.rewards, mine)
+        wins += max(ours) > max(theirs)
+        draws += max(ours) == max(theirs)
+        losses += max(ours) < max(theirs)
+        invalid += episode.facts.get("invalid") in side
+        total += net_reward(episode.rewards, side)
     games = wins + draws + losses
     return Score(games, wins, draws, losses, invalid, void, total / max(1, games))
 
 
-def net_reward(rewards: Mapping[str, float], mine: str) -> float:
-    """Half of what a seat got above the mean of the others; in a zero-sum game of two, its
-    reward."""
-    others = [reward for seat, reward in rewards.items() if seat != mine]
-    return (rewards[mine] - sum(others) / len(others)) / 2
+def net_reward(rewards: Mapping[str, float], side: Sequence[str]) -> float:
+    """Half of what a side's seats got above the others, on average; in a zero-sum game of two, a
+    seat's reward."""
+    ours, theirs = _by_side(rewards, side)
+    return (sum(ours) / len(ours) - sum(theirs) / len(theirs)) / 2
+
+
+def _by_side(rewards: Mapping[str, float], side: Sequence[str]) -> tuple[list[float], list[float]]:
+    ours = [reward for seat, reward in rewards.items() if seat in side]
+    return ours, [reward for seat, reward in rewards.items() if seat not in side]
 
 
 async def round_robin(

@@ -234,13 +234,24 @@ def test_a_program_is_known_by_the_name_that_a_game_has_for_it():
     assert against_league(games, ["random"]) == []
 
 
+def test_seats_of_one_side_do_not_beat_each_other():
+    """Two of three seats are the policy's own, and all that it earns is its own."""
+    rewards = [{"x": 1.0, "y": 1.0, "o": -2.0}, {"x": 0.0, "y": 2.0, "o": 1.0}]
+    games = [
+        Episode("1", "g", Task("1"), 0, rewards=own, facts={"invalid": "y"}) for own in rewards
+    ]
+    assert score(games, [("x", "y")] * 2) == Score(2, 2, 0, 0, 2, reward=0.75)
+    assert score(games, [("o",)] * 2) == Score(2, 0, 0, 2, 0, reward=-0.75)
+
+
 def test_a_seat_that_was_not_asked_has_met_nobody():
     """In a game that is not zero-sum it may go without a reward."""
     seating = {"x": "main", "o": "main@2"}
     alone = Episode("1", "kuhn", Task("1"), 0, seating=seating, rewards={"x": 1.0})
     both = replace(alone, rewards={"x": 1.0, "o": 0.0})
     assert against_league([alone, both], ["main@2"]) == [("main@2", 1.0)]
-    found = score([alone, alone, both, replace(both, void="judge")], ["x", "o", "o", "x"])
+    sides = [("x",), ("o",), ("o",), ("x",)]
+    found = score([alone, alone, both, replace(both, void="judge")], sides)
     assert found == Score(games=1, wins=0, draws=0, losses=1, invalid=0, void=1, reward=-0.5)
     assert game_stats([both, alone]) == {"void": 0, "reward_x": 1.0, "reward_o": 0.0}
     assert game_stats([alone, both]) == {"void": 0, "reward_x": 1.0, "reward_o": 0.0}

@@ -138,7 +138,7 @@ def _record(
     plan: Plan, game: Game, match: tuple[int, int, int], episode: Episode
 ) -> dict[str, Any]:
     i, j, k = match
-    counted = score([episode], [game.seats[k % len(game.seats)]])
+    counted = score([episode], [(game.seats[k % len(game.seats)],)])
     return {
         "id": episode.id,
         "player": plan.players[i],
@@ -159,7 +159,7 @@ def summarize(
         count = counts.setdefault(pair, [0, 0, 0])
         count[:] = (a + b for a, b in zip(count, record["result"], strict=True))
         if any(record["result"]):
-            mine = seats[int(record["id"].rpartition("-")[2]) % len(seats)]
+            mine = (seats[int(record["id"].rpartition("-")[2]) % len(seats)],)
             rewards.setdefault(pair, []).append(net_reward(record["rewards"], mine))
     results = []
     for (player, other), (wins, draws, losses) in counts.items():
