@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
@@ -61,9 +62,13 @@ def load_model(
     folder = str(smollm2_folder()) if name == "smollm2" else name
     need_model(name)
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch_dtype)
+        model, report = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch_dtype, output_loading_info=True
+        )
+        need_weights(report)
         tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError) as error:
+    # A download that was cut off; matrices of other shapes than the config says.
+    except (OSError, ValueError, SafetensorError, RuntimeError) as error:
         raise ModelMissing(
             f"no model {name!r} could be loaded ({nearest(name, BUILT_IN)}): "
             f"{str(error).splitlines()[0]} {VALID}"
@@ -72,6 +77,14 @@ def load_model(
     settle_end(model, tokenizer, name)
     settle_template(tokenizer, template, name)
     return model.to(device), tokenizer
+
+
+def need_weights(report: Any) -> None:
+    """Transformers draws the weights that a checkpoint lacks at random, and says so in a table."""
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(
+            f"its checkpoint lacks {len(missing)} of the weights, such as {missing[0]}"
+        )
 
 
 def need_cache(model: Any, name: str) -> None:

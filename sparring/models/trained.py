@@ -49,9 +49,13 @@ class Trained:
 
     def load_into(self, policies: Policies, name: str) -> None:
         """Give a policy that is there already these weights."""
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        state = load_file(self.file)
+        try:
+            state = load_file(self.file)
+        except SafetensorError as error:
+            raise ValueError(f"{self.file} cannot be read: {error}") from error
         if self.file.name == ADAPTER_WEIGHTS:
             # An adapter need not reach every module; where it does not, a new one adds nothing.
             state = {key.removeprefix(_PEFT_PREFIX): value for key, value in state.items()}

@@ -54,3 +54,11 @@ def test_one_that_is_computed_otherwise_is_refused(tmp_path: Path, options: Any,
     save_adapter(tmp_path / "adapter", target_modules="all-linear", **options)
     with pytest.raises(ConfigError, match=f"an adapter with {said}; plain LoRA"):
         load_engine(str(tmp_path / "adapter"), device="cpu", dtype="float32")
+
+
+def test_one_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    save_adapter(tmp_path / "adapter", target_modules="all-linear")
+    file = tmp_path / "adapter" / "adapter_model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(ConfigError, match=r"adapter_model\.safetensors cannot be read"):
+        load_engine(str(tmp_path / "adapter"), device="cpu", dtype="float32")

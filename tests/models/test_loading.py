@@ -2,10 +2,12 @@
 
 import asyncio
 from importlib import metadata, util
+from pathlib import Path
 
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Request, Sampling
@@ -103,3 +105,35 @@ def test_smollm2_answers_a_chat_prompt():
     assert "Paris" in turn.text
     assert turn.finish == "stop"
     assert sum(turn.logprobs) / len(turn.logprobs) > -1, "a trained model is sure of this"
+
+
+def cut_off(weights: dict[str, torch.Tensor], file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1000])
+
+
+def one_missing(weights: dict[str, torch.Tensor], file: Path) -> None:
+    del weights["model.norm.weight"]
+    save_file(weights, file, metadata={"format": "pt"})
+
+
+def one_too_small(weights: dict[str, torch.Tensor], file: Path) -> None:
+    weights["model.norm.weight"] = weights["model.norm.weight"][:10]
+    save_file(weights, file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (cut_off, "incomplete metadata"),
+        (one_missing, "lacks 1 of the weights, such as model.norm.weight"),
+        (one_too_small, "mismatched_sizes"),
+    ],
+)
+def test_a_checkpoint_that_is_not_whole_is_refused(tmp_path, damage, said):
+    """What it lacked was drawn at random; the rest ended in a traceback."""
+    model, tokenizer = load_model("nano")
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    damage(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")
+    with pytest.raises(ModelMissing, match=said):
+        load_model(str(tmp_path))
