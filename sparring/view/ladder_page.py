@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sparring.core.formatting import number
+from sparring.core.types import MAIN
 from sparring.run import checkpoint
 from sparring.run.recipes import recipe_names
 from sparring.view.markup import game_name, programs_of, seats_of
@@ -91,14 +92,24 @@ def _checkpoints(run: RunData) -> list[dict[str, Any]]:
             "step": step,
             "best": checkpoint.step_name(step) == best_name,
             "score": scores.get(step),
-            "commands": _commands(run, step),
+            "policies": (policies := _policies(folder / checkpoint.step_name(step))),
+            "commands": _commands(run, step, policies),
         }
         for step in reversed(checkpoint.steps(folder))
     ]
 
 
-def _commands(run: RunData, step: int) -> Mapping[str, str]:
-    name = shlex.quote(f"{run.path}@{step}")
+def _policies(folder: Path) -> list[str]:
+    """The policies that have to be named beside this checkpoint's step; none where one is meant."""
+    names = sorted(p.name.split(".policy.")[0] for p in folder.glob("*.policy.safetensors"))
+    return [] if MAIN in names or len(names) < 2 else names
+
+
+def _commands(run: RunData, step: int, policies: Sequence[str]) -> Mapping[str, str]:
+    named = {who: shlex.quote(f"{run.path}@{step}:{who}") for who in policies}
+    named = named or {MAIN: shlex.quote(f"{run.path}@{step}")}
+    name = next(iter(named.values()))
+    begin = " ".join(f"begin.{who}={where}" for who, where in named.items())
     game = next(iter(_games(run)), "GAME")
     recipe = str(run.config.get("recipe"))
     if recipe not in recipe_names():  # a file that may lie anywhere; the run has all that it said
@@ -106,5 +117,5 @@ def _commands(run: RunData, step: int) -> Mapping[str, str]:
     return {
         "Play": f"sparring play {shlex.quote(game)} --policy {name}",
         "Match": f"sparring arena {name} --against random",
-        "Train": f"sparring train {recipe} begin.main={name}",
+        "Train": f"sparring train {recipe} {begin}",
     }

@@ -85,6 +85,25 @@ def test_commands_to_copy_name_what_there_is(recipe: str, trained: str, tmp_path
     assert load_recipe(command.split()[2], []).games
 
 
+def test_where_several_policies_learned_commands_name_one(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    folder = run / "checkpoints" / "step_000003"
+    folder.mkdir(parents=True)
+    (run / "config.yaml").write_text(dump(make_config({"recipe": "kuhn", "games": {"kuhn": {}}})))
+    for name in ("first", "second"):
+        (folder / f"{name}.policy.safetensors").touch()
+    (one,) = ladder(run)["checkpoints"]
+    assert one["policies"] == ["first", "second"]
+    assert one["commands"] == {
+        "Play": f"sparring play kuhn --policy {run}@3:first",
+        "Match": f"sparring arena {run}@3:first --against random",
+        "Train": f"sparring train kuhn begin.first={run}@3:first begin.second={run}@3:second",
+    }
+    (folder / "main.policy.safetensors").touch()
+    (one,) = ladder(run)["checkpoints"]
+    assert one["policies"] == [] and one["commands"]["Play"].endswith(f"{run}@3")
+
+
 def test_the_seats_of_a_game_that_is_not_here_have_different_colours(tmp_path: Path) -> None:
     seats = ["reward/own_seats.py:Mine/a", "reward/own_seats.py:Mine/b"]
     run = tmp_path / "work" / "runs" / "mine"

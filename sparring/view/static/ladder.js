@@ -21,5 +21,5 @@ export const Ladder = ({ run }) => {
     <section><h2>On disk</h2>${data.checkpoints.length ? html`<div class="checkpoints">${data.checkpoints.map((one) => html`<details class="card" open=${one.best}>
       <summary><b>Iteration ${number(one.step)}</b>${one.best ? html` <span class="status done">best</span>` : ""} <span class="reward">${one.score === null || one.score === undefined ? "" : `score ${number(one.score)}`}</span></summary>
       <dl class="commands">${Object.entries(one.commands).map(([name, command]) => html`<div><dt>${name}</dt><dd><${Copy} text=${command} /></dd></div>`)}</dl>
-      <p><${Link} to=${`/run/${run}/play?policy=${one.step}`}>Play against it here<//></p></details>`)}</div>` : html`<p class="empty">There is no checkpoint yet.</p>`}</section>`;
+      <p><${Link} to=${`/run/${run}/play?policy=${[one.step, ...one.policies.slice(0, 1)].join(":")}`}>Play against it here<//></p></details>`)}</div>` : html`<p class="empty">There is no checkpoint yet.</p>`}</section>`;
 };

@@ -52,8 +52,12 @@ export const Play = ({ run }) => {
   };
   const game = query.game || data.games[0]?.name || "";
   const { seats = [], programs = [] } = data.games.find(({ name }) => name === game) || {};
-  const marks = [...(data.checkpoints.some((one) => one.best) ? ["best"] : []), "last"];
-  const policy = query.policy || marks[0];
+  const marks = [...(data.checkpoints.some((one) => one.best) ? ["best"] : []), "last"].map((name) => [name, `${name} checkpoint`]);
+  const learned = data.checkpoints[0]?.policies || []; // empty where one alone is meant
+  const met = [...marks, ...data.checkpoints.map((one) => [one.step, `iteration ${one.step}`])].flatMap(([mark, title]) =>
+    (learned.length ? learned.map((who) => [`${mark}:${who}`, `${title}, ${who}`]) : [[String(mark), title]]));
+  const mine = query.seat || seats[0];
+  const policy = query.policy || (met.find(([name]) => !name.endsWith(`:${mine}`)) || met[0])[0];
   const begin = () => { setState(null); send(`/api/runs/${run}/play`, { game, policy, ...(query.seat && { seat: query.seat }) }); };
   const move = (action) => !busy && send(`/api/play/${state.id}`, { action });
   const asked = state?.asked;
@@ -61,9 +65,9 @@ export const Play = ({ run }) => {
     <form class="tools" onSubmit=${(event) => { event.preventDefault(); begin(); }}>
       <label><span>Game</span><select value=${game} onChange=${(event) => change({ game: event.target.value, seat: "" }, { replace: true })}>${data.games.map(({ name, title }) => html`<option value=${name}>${title}</option>`)}</select></label>
       <label><span>Against</span><select name="policy" value=${policy} onChange=${(event) => change({ policy: event.target.value }, { replace: true })}>
-        ${marks.map((name) => html`<option value=${name}>${name} checkpoint</option>`)}${data.checkpoints.map((one) => html`<option value=${one.step}>iteration ${one.step}</option>`)}
+        ${met.map(([name, title]) => html`<option value=${name}>${title}</option>`)}
         ${programs.map((name) => html`<option value=${name}>${name} player</option>`)}</select></label>
-      <label><span>Your seat</span><select name="seat" value=${query.seat || seats[0]} onChange=${(event) => change({ seat: event.target.value }, { replace: true })}>${seats.map((seat) => html`<option value=${seat}>${seatName(seat)}</option>`)}</select></label>
+      <label><span>Your seat</span><select name="seat" value=${mine} onChange=${(event) => change({ seat: event.target.value }, { replace: true })}>${seats.map((seat) => html`<option value=${seat}>${seatName(seat)}</option>`)}</select></label>
       <button type="submit" class="primary" disabled=${busy || !game}>${state ? "Begin again" : "Begin"}</button></form>
     ${!state && !busy && html`<p class="intro">You against a checkpoint of this run, or a program. You see what your seat sees; the rest when the game is over.</p>`}
     ${busy && html`<p class="empty" aria-busy="true">${state ? "It thinks…" : "The policy is being loaded…"}</p>`}
