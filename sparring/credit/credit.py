@@ -11,6 +11,11 @@ from sparring.credit.samples import to_samples
 Values = Callable[[Sequence[Sample]], list[list[float]]]  # one per token that is learned from
 
 
+def earned(episode: Episode, seat: str) -> float:
+    """All that a seat was rewarded with: turn by turn, and by the outcome."""
+    return episode.rewards[seat] + sum(turn.reward for turn in episode.turns if turn.seat == seat)
+
+
 def rewards_to_go(episode: Episode, gamma: float = 1.0) -> list[float]:
     """For each turn, what its seat earned from it on: the turn's own reward, `gamma` times what the
     seat's next turn has, and after its last turn the outcome's reward."""

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode
-from sparring.credit.credit import Credit, rewards_to_go
+from sparring.credit.credit import Credit, earned, rewards_to_go
 from sparring.run.config import CreditConfig
 
 Scale = Literal["none", "group", "batch", "mean"]
@@ -103,7 +103,7 @@ class GroupRelative(Credit):
             policy = episode.turns[own[-1]].policy
             key: tuple[Any, ...] = (episode.group, tuple(sorted(episode.seating.items())))
             key = key if self.together else (*key, seat)
-            total = episode.rewards[seat] + sum(episode.turns[t].reward for t in own)
+            total = earned(episode, seat)
             if self.level == "episode":
                 entries.append((policy, key, _Entry(i, own, total)))
             elif self.level == "agent":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparring.core.types import Episode
-from sparring.credit.credit import Credit, rewards_to_go
+from sparring.credit.credit import Credit, earned, rewards_to_go
 from sparring.run.config import CreditConfig
 
 
@@ -49,12 +49,11 @@ class RoleBaseline(Credit):
     def update(self, episode: Episode, learned: set[str]) -> None:
         """Move the baselines of the seats that learners hold towards what those seats earned."""
         learning = learning_seats(episode, learned)
-        for seat, reward in episode.rewards.items():  # in order: the checkpoint's bytes repeat, too
+        for seat in episode.rewards:  # in order: the checkpoint's bytes repeat, too
             if seat in learning:
-                earned = reward + sum(turn.reward for turn in episode.turns if turn.seat == seat)
-                role = f"{episode.game}/{seat}"
+                role, own = f"{episode.game}/{seat}", earned(episode, seat)
                 baseline = self.baselines.get(role, 0.0)
-                self.baselines[role] = self.decay * baseline + (1 - self.decay) * earned
+                self.baselines[role] = self.decay * baseline + (1 - self.decay) * own
 
     def state(self) -> dict[str, Any]:
         return {"baselines": self.baselines}

@@ -10,6 +10,7 @@ from sparring.core.collect import Job
 from sparring.core.game import Game
 from sparring.core.scripted import seated_as
 from sparring.core.types import Episode, Sampling, derive
+from sparring.credit.credit import earned
 from sparring.evaluation.sampling import as_trained
 from sparring.run.config import Config
 from sparring.run.players import own_seating
@@ -73,7 +74,7 @@ async def play_held_out(
 def _numbers(game: Game, episodes: list[Episode]) -> dict[str, float]:
     if not episodes:
         return {}
-    earned = {seat: [e.rewards[seat] for e in episodes if seat in e.rewards] for seat in game.seats}
-    seats = {f"reward/{seat}": fmean(rewards) for seat, rewards in earned.items() if rewards}
+    own = {seat: [earned(e, seat) for e in episodes if seat in e.rewards] for seat in game.seats}
+    seats = {f"reward/{seat}": fmean(rewards) for seat, rewards in own.items() if rewards}
     plain = {key.partition("/")[2] or key: value for key, value in game.summary(episodes).items()}
     return {"games": float(len(episodes)), **seats, **plain}

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from sparring.core.errors import ConfigError
 from sparring.core.types import Episode, Message, Sample, Task, episode_to_json
+from sparring.credit.credit import earned
 from sparring.credit.group_relative import Scale, centred
 from sparring.credit.samples import join
 from sparring.run.games import load_game
@@ -59,7 +60,7 @@ def instances(episodes: Sequence[Episode], grouping: Grouping = "table") -> list
         for seat in dict.fromkeys(turn.seat for turn in episode.turns):
             turns = [turn for turn in episode.turns if turn.seat == seat]
             prompt = [{"role": "user", "content": turns[0].prompt}]
-            reward = episode.rewards[seat] + sum(turn.reward for turn in turns)
+            reward = earned(episode, seat)
             for sample in join([(turn, 0.0) for turn in turns if turn.trainable]):
                 rows.append(Instance(index, seat, episode.id, episode.task, reward, prompt, sample))
     return rows

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from sparring.core.collect import Job
 from sparring.core.scripted import seated_as
 from sparring.core.types import Episode, Task, derive
+from sparring.credit.credit import earned
 from sparring.run.players import learned_policies, learning_seats
 from sparring.run.sections import GateConfig
 from sparring.tasks import choose_task
@@ -53,8 +54,7 @@ class DifficultyGate:
         for episode in episodes if self.config.enabled else ():
             seats = {turn.seat for turn in episode.turns if turn.trainable}
             if episode.void is None and seats:
-                of_turns = sum(turn.reward for turn in episode.turns if turn.seat in seats)
-                reward = fmean(episode.rewards[seat] for seat in seats) + of_turns / len(seats)
+                reward = fmean(earned(episode, seat) for seat in seats)
                 known = self.rewards.setdefault(episode.game, {})
                 mean, games = known.get(episode.task.id, (0.0, 0))
                 rate = max(1 - self.config.decay, 1 / (games + 1))

@@ -11,6 +11,7 @@ from typing import Any
 
 from sparring.core.game import Game
 from sparring.core.types import Episode, Lesson, members
+from sparring.credit.credit import earned
 from sparring.run.schedule import Step
 
 
@@ -21,10 +22,10 @@ def summarize(episodes: Sequence[Episode]) -> dict[str, Any]:
     learned = [turn for turn in turns if turn.trainable]
     rewards: dict[str, list[float]] = defaultdict(list)
     for episode in fair:
-        for seat, reward in episode.rewards.items():
-            rewards[f"reward/{episode.game}/{seat}"].append(reward)
+        for seat in episode.rewards:
+            rewards[f"reward/{episode.game}/{seat}"].append(earned(episode, seat))
     learned_rewards = [
-        episode.rewards[seat]
+        earned(episode, seat)
         for episode in fair
         for seat in {turn.seat: 0 for turn in episode.turns if turn.trainable}
     ]

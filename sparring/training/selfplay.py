@@ -17,6 +17,7 @@ from sparring.core.errors import ConfigError
 from sparring.core.game import Game, opened
 from sparring.core.scripted import PROGRAMS, ScriptedEngine
 from sparring.core.types import Episode, derive, episode_from_json
+from sparring.credit.credit import earned
 from sparring.engines.engine import Engine
 from sparring.engines.load import load_player
 from sparring.models.trained import trained_sampling
@@ -105,10 +106,10 @@ async def _play(
     def report(before: int, episode: Episode) -> None:
         done = before + next(seen) % plan.batch + 1
         if episode.void is None and episode.rewards:
-            rewards.append(fmean(episode.rewards.values()))
+            rewards.append(fmean(earned(episode, seat) for seat in episode.rewards))
         if progress is not None:
-            earned = {"reward/avg_batch_reward": fmean(rewards)} if rewards else {}
-            progress({"iteration": done, **earned})
+            mean = {"reward/avg_batch_reward": fmean(rewards)} if rewards else {}
+            progress({"iteration": done, **mean})
 
     ids = [str(i) for i in range(plan.games)]
     async with opened([game]):
@@ -139,10 +140,11 @@ def game_stats(episodes: Sequence[Episode]) -> dict[str, Any]:
     own = load_game(fair[0].game).measures(fair, "") if fair else {}
     if own:
         return counts | _rounded(own)
-    earned: dict[str, list[float]] = {}  # by those who were asked
-    for seat, reward in (item for episode in fair for item in episode.rewards.items()):
-        earned.setdefault(seat, []).append(reward)
-    return counts | _rounded({f"reward_{seat}": fmean(own) for seat, own in earned.items()})
+    rewards: dict[str, list[float]] = {}  # of those who were asked
+    for episode in fair:
+        for seat in episode.rewards:
+            rewards.setdefault(seat, []).append(earned(episode, seat))
+    return counts | _rounded({f"reward_{seat}": fmean(own) for seat, own in rewards.items()})
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:

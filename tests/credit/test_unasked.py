@@ -51,6 +51,10 @@ def test_reward_metrics_are_those_of_learners_and_of_predictions() -> None:
     )
     assert found["reward/avg_batch_reward"] == 0
     assert found["reward/successful_predictions_count"] == 1
+    by_turn = episode({"author": 0.5}, {"author": "main"})
+    by_turn.turns[0].reward = 0.25  # beside the outcome's
+    found = summarize([by_turn])
+    assert found["reward/avg_batch_reward"] == found["reward/g/author"] == 0.75
     plain = summarize([episode({"author": 0.5}, {"author": "main"})])
     assert plain["reward/avg_batch_reward"] == 0.5
     assert "reward/successful_predictions_count" not in plain
