@@ -135,6 +135,8 @@ def test_functions_and_cases_that_a_runner_would_find_are_run(code: str, status:
         "def test_f():\n    assert f(1) == 2",
         "async def test_f():\n    assert f(1) == 2",
         "class TestF:\n    def test_f(self):\n        assert f(1) == 2",
+        "from collections import namedtuple\nTestCase = namedtuple('TestCase', 'test_x want')\n"
+        "def test_f():\n    for c in [TestCase(1, 2)]:\n        assert f(c.test_x) == c.want",
         case + "        self.assertEqual(f(1), 2)",
         case + "        self.assertEqual(f(1), 2)\nunittest.main()",
         case + "        assert f(1) == 2\nunittest.main(argv=['x'], exit=False)",

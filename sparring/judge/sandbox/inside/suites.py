@@ -4,6 +4,7 @@ unittest's run them, which prints what failed and raises nothing."""
 from __future__ import annotations
 
 import importlib
+import sys
 import types
 from contextlib import suppress
 from typing import Any
@@ -44,21 +45,22 @@ def watched(names: dict[str, Any]) -> Wrong:
 def run_defined(names: dict[str, Any]) -> None:
     """Functions called `test…` that take nothing, the methods `test…` of classes called `Test…`,
     and the cases of unittest."""
+    unittest: Any = sys.modules.get("unittest")
     for name, value in own(names).items():
         if name.startswith("test") and type(value) is types.FunctionType:
             if not value.__code__.co_argcount:
                 _run(value)
-        elif isinstance(value, type) and any(c.__name__ == "TestCase" for c in value.__mro__):
-            unittest = importlib.import_module("unittest")
+        elif unittest and isinstance(value, type) and issubclass(value, unittest.TestCase):
             getattr(value, "setUpClass", lambda: None)()
             for case in unittest.defaultTestLoader.loadTestsFromTestCase(value):
                 with suppress(unittest.SkipTest):
                     case.debug()
         elif isinstance(value, type) and name.startswith("Test") and value.__module__ == TESTS:
             for method in [method for method in dir(value) if method.startswith("test")]:
-                case = value()
-                getattr(case, "setup_method", lambda: None)()
-                _run(getattr(case, method))
+                if isinstance(getattr(value, method), types.FunctionType):
+                    case = value()
+                    getattr(case, "setup_method", lambda: None)()
+                    _run(getattr(case, method))
 
 
 def _run(test: Any) -> None:
