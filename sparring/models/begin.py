@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 # Weights of the same shape compute something else where these differ.
 _MAKE = (
     *("model_type", "num_attention_heads", "num_key_value_heads", "hidden_act"),
-    *("rms_norm_eps", "rope_parameters", "tie_word_embeddings"),
+    *("rms_norm_eps", "rope_parameters", "tie_word_embeddings", "sliding_window", "layer_types"),
+    *("final_logit_softcapping", "attn_logit_softcapping", "query_pre_attn_scalar"),
+    *("logits_scaling", "embedding_multiplier", "residual_multiplier", "attention_multiplier"),
 )
 
 

@@ -36,7 +36,7 @@ _ODD = (
     *("alora_invocation_tokens", "use_qalora", "use_bdlora", "layer_replication"),
 )
 _MOVES_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # beginnings that change the base too
-_RUN = re.compile(r"(?P<run>.+?)(?:@(?P<step>\d+|best|last))?(?::(?P<who>[\w.@-]+))?")
+_WHICH = re.compile(r"(?:@(?P<step>\d+|best|last))?(?::(?P<who>[\w.@-]+))?")  # after a run's folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +67,20 @@ def find_trained(policy: str) -> Trained | None:
     """The checkpoint a policy's name means, or None when it names no run and no adapter."""
     if (Path(policy) / ADAPTER_CONFIG).is_file():
         return _adapter(Path(policy))
-    match = _RUN.fullmatch(policy)
-    if match is None or not (Path(match["run"]) / "config.yaml").is_file():
-        if match is not None and match["step"]:
-            known = known_runs(Path(match["run"]))
-            hint = f"; {nearest(match['run'], known)}" if known else "."
-            raise ConfigError(f"there is no run {match['run']!r}{hint} {VALID}")
+    path, step, who = _parts(policy)
+    if not (Path(path) / "config.yaml").is_file():
+        if step:
+            known = known_runs(Path(path))
+            hint = f"; {nearest(path, known)}" if known else "."
+            raise ConfigError(f"there is no run {path!r}{hint} {VALID}")
         return None
-    run = RunDir.existing(Path(match["run"]))
-    folder = _checkpoint(run, match["step"])
+    run = RunDir.existing(Path(path))
+    folder = _checkpoint(run, step)
     reason = checkpoint.damage(folder)
     if reason:
         raise ConfigError(f"{folder.name} of {run.path} is damaged: {reason}")
     files = {p.name.split(".policy.")[0]: p for p in folder.glob("*.policy.safetensors")}
-    who = match["who"] or (MAIN if MAIN in files else next(iter(files)) if len(files) == 1 else "")
+    who = who or (MAIN if MAIN in files else next(iter(files)) if len(files) == 1 else "")
     files |= {
         p.name.removeprefix("league.").removesuffix(".safetensors"): p
         for p in folder.glob("league.*.safetensors")
@@ -96,6 +96,16 @@ def find_trained(policy: str) -> Trained | None:
         config.bases = {name: _base_beside(base, run.path) for name, base in bases.items()}
     config.policy = config.bases.get(who) or _base_beside(config.policy, run.path)
     return Trained(config, files[who], who)
+
+
+def _parts(policy: str) -> tuple[str, str | None, str | None]:
+    """Folder, step and name of a policy. A folder's own name may have @ and : too: the longest one
+    that is there is meant, or else the shortest."""
+    ends = [found.start() for found in re.finditer("(?<=.)[@:]|$", policy)]
+    splits = [(policy[:end], _WHICH.fullmatch(policy, end)) for end in ends]
+    whole = [(path, match["step"], match["who"]) for path, match in splits if path and match]
+    there = (parts for parts in reversed(whole) if (Path(parts[0]) / "config.yaml").is_file())
+    return next(there, whole[0])
 
 
 def weights_of(policy: str) -> str:

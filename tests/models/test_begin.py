@@ -64,6 +64,19 @@ def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
+@pytest.mark.parametrize("name", ["2026-11-20T12:00", "kuhn@5", "a:b@best:c"])
+def test_a_runs_folder_may_be_named_like_a_step_or_a_policy(tmp_path: Path, name: str) -> None:
+    run = first_run(tmp_path / name, "lora")
+    for policy, who in ((f"{run}:ann", "ann"), (f"{run}@3:ben", "ben"), (f"{run}@last:ann", "ann")):
+        found = find_trained(policy)
+        assert found is not None and (found.name, run in found.file.parents) == (who, True)
+    with pytest.raises(ConfigError, match="has the policies ann, ben"):
+        find_trained(str(run))
+    assert find_trained(f"{tmp_path}/none:there") is None
+    with pytest.raises(ConfigError, match=r"there is no run '.*/none'"):
+        find_trained(f"{tmp_path}/none@3:there")
+
+
 @pytest.mark.parametrize("weights", ["full", "lora"])
 def test_each_policy_begins_where_it_is_told_and_the_base_stays(
     tmp_path: Path, weights: str
@@ -113,6 +126,16 @@ def test_whole_weights_begin_as_any_model_of_the_same_make(tmp_path: Path) -> No
     odd.save_pretrained(tmp_path / "odd")
     nano_tokenizer().save_pretrained(tmp_path / "odd")
     with pytest.raises(ConfigError, match=r"begin\.ann.*another make: num_attention_heads"):
+        build(config_of("full", begin={"ann": str(tmp_path / "odd")}))
+
+
+@pytest.mark.parametrize("name", ["sliding_window", "final_logit_softcapping"])
+def test_weights_of_a_model_that_computes_otherwise_are_no_beginning(tmp_path: Path, name) -> None:
+    odd = make_nano(7)
+    setattr(odd.config, name, 16)
+    odd.save_pretrained(tmp_path / "odd")
+    nano_tokenizer().save_pretrained(tmp_path / "odd")
+    with pytest.raises(ConfigError, match=rf"another make: {name} differ"):
         build(config_of("full", begin={"ann": str(tmp_path / "odd")}))
 
 
