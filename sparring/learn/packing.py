@@ -154,12 +154,13 @@ def _mask(model: Any, packed: Packed) -> Tensor:
 @torch.no_grad()
 def check_packing(model: Any) -> None:
     """Read sequences alone, and in one row with another: they must come out the same."""
-    if getattr(model.config, "sliding_window", None) is not None:  # which our mask would open
+    config = model.config.get_text_config()
+    if getattr(config, "sliding_window", None) is not None:  # which our mask would open
         raise ConfigError(_refusal(model))
 
     def sample(begin: int, then: int) -> Sample:
-        ids = [(begin * 7 + i * 11) % model.config.vocab_size for i in range(TRIAL)]
-        ids += [(then * 13 + i * 5) % model.config.vocab_size for i in range(TRIAL)]
+        ids = [(begin * 7 + i * 11) % config.vocab_size for i in range(TRIAL)]
+        ids += [(then * 13 + i * 5) % config.vocab_size for i in range(TRIAL)]
         half = [0.0] * TRIAL
         return Sample(MAIN, ids, [0] * TRIAL + [1] * TRIAL, half + half, half + half)
 

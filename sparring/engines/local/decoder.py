@@ -84,10 +84,11 @@ class Linear:
 
     def set_adapters(self, wanted: Mapping[str, Any]) -> None:
         """Copy the adapters with these names of peft's to where they are computed from. One that is
-        wanted by nobody now keeps its position, and may be gone."""
+        wanted by nobody now, or is gone, keeps its position."""
         del self.adapters[len(wanted) :]
         for number, (name, revision) in enumerate(wanted.items()):
-            if revision is None:
+            gone = number < len(self.adapters) and name not in self.modules[0].lora_A
+            if revision is None or gone:
                 continue
             pieces = [_adapter(module, name) for module in self.modules]
             new = (

@@ -95,6 +95,17 @@ def test_adapters_that_were_asked_for_in_vain_have_no_positions(make_policies):
     same(asyncio.run(talk(engine, 1, ("rival",))), plain)
 
 
+def test_a_policy_that_is_gone_is_in_nobodys_way(make_policies):
+    """It was asked, and removed before weights moved: another policy is laid out beside it."""
+    policies = make_policies("lora", ("main", "other"), spread=0.1)
+    engine = TransformersEngine(policies)
+    asyncio.run(talk(engine, 1, ("main", "other")))
+    policies.remove("other")
+    policies.add("third", source="main")
+    third = asyncio.run(talk(engine, 1, ("third",)))
+    same(third, asyncio.run(talk(TransformersEngine(policies, graphs=False), 1, ("third",))))
+
+
 def test_an_adapter_of_another_rank_is_refused_and_nothing_moves(make_policies):
     from sparring.models.loading import load_model
     from sparring.models.policies import LoraPolicies
