@@ -105,7 +105,7 @@ def _parts(policy: str) -> tuple[str, str | None, str | None]:
     splits = [(policy[:end], _WHICH.fullmatch(policy, end)) for end in ends]
     whole = [(path, match["step"], match["who"]) for path, match in splits if path and match]
     there = (parts for parts in reversed(whole) if (Path(parts[0]) / "config.yaml").is_file())
-    return next(there, whole[0])
+    return next(there, whole[0] if whole else (policy, None, None))
 
 
 def weights_of(policy: str) -> str:
@@ -181,7 +181,7 @@ def need_policy(policy: str) -> None:
 def need_model(name: str, *, programs: bool = False) -> None:
     """Refuse what is neither built in nor a folder nor a hub name that can be asked for. Only what
     looks like a hub name is asked for there, once, with a short wait."""
-    if name in BUILT_IN or Path(name).is_dir():
+    if name in BUILT_IN or (name and Path(name).is_dir()):
         return
     why = "it is no folder here, and a hub name is OWNER/NAME"
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not Path(name).parent.is_dir():
@@ -202,7 +202,7 @@ def _cached(name: str) -> bool:
 def first_game(policy: str) -> str:
     config = run_config(policy)
     if config is None:
-        if "@" not in policy:  # or it is on a server
+        if policy not in PROGRAMS and "@" not in policy:  # or it is on a server
             need_model(policy, programs=True)
         raise ConfigError(f"{policy} is no run: say which game with --game")
     return str(next(iter(config.games)))

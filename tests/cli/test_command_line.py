@@ -51,6 +51,8 @@ def refused(life: Life, *said: str) -> None:
         ("train kuhn --resmue", "No such option: --resmue"),
         ("judge python x --sandbox foo", "there is no sandbox 'foo'; there are: bubblewrap"),
         ("serve nowhere --port 0", "there is no policy 'nowhere'"),
+        ("tournament perfect random", "random is no run: say which game with --game"),
+        ("play kuhn --policy=", "there is no policy ''"),
     ],
 )
 def test_what_is_typed_wrongly_is_answered_in_one_line(

@@ -73,6 +73,7 @@ def test_a_runs_folder_may_be_named_like_a_step_or_a_policy(tmp_path: Path, name
     with pytest.raises(ConfigError, match="has the policies ann, ben"):
         find_trained(str(run))
     assert find_trained(f"{tmp_path}/none:there") is None
+    assert find_trained("") is None
     with pytest.raises(ConfigError, match=r"there is no run '.*/none'"):
         find_trained(f"{tmp_path}/none@3:there")
 
