@@ -49,6 +49,13 @@ def _bare(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def likelihood(logprob: float) -> str:
+    """How likely something was: a share, or its logarithm where the share would read 0 %."""
+    if logprob < -7:
+        return f"logprob {number(logprob)}"
+    return f"probability {number(math.exp(logprob), True)}"
+
+
 def signed(value: float) -> str:
     return ("+" if value > 0 else "") + number(value)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from sparring.core.formatting import esc, number, signed
+from sparring.core.formatting import esc, likelihood, signed
 from sparring.core.game import Frame, Game
 from sparring.core.types import Episode, Turn, Verdict
 from sparring.run.games import load_game
@@ -163,9 +162,7 @@ def _speaker(turn: Turn, episode: Episode) -> str:
     if turn.token_ids:
         extras.append(f"{len(turn.token_ids)} token{'s' if len(turn.token_ids) > 1 else ''}")
     if turn.logprobs:
-        extras.append(
-            f"said with probability {number(math.exp(min(0.0, sum(turn.logprobs))), True)}"
-        )
+        extras.append(f"said with {likelihood(min(0.0, sum(turn.logprobs)))}")
     if turn.finish == "length" and len(turn.token_ids) > 1:
         extras.append("cut off at the token limit")
     seats = list(episode.seating)

@@ -249,6 +249,8 @@ def test_a_token_shows_its_probability(page: Any, address: str, run: Path) -> No
         assert float(probability) == pytest.approx(math.exp(float(logprob)), rel=1e-12)
         said = float(title.split("probability ")[1].split(" %")[0])
         assert said == pytest.approx(100 * math.exp(float(logprob)), abs=0.05)
+    long = "import('/static/lib.js').then(({ likelihood }) => [-6.9, -900].map(likelihood))"
+    assert page.evaluate(long) == ["probability 0.1 %", "logprob −900"]
 
 
 def test_words_of_models_are_text(page: Any, address: str, run: Path) -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 from fake_run import episode
 
-from sparring.core.formatting import duration, esc, humanise, number, signed
+from sparring.core.formatting import duration, esc, humanise, likelihood, number, signed
 from sparring.core.types import Episode, Task
 from sparring.evaluation.significance import ends_differ, means_differ, shares_differ
 from sparring.view.curves import key_charts, layout, thin
@@ -42,6 +42,9 @@ def test_words() -> None:
     assert humanise("avg_batch_reward") == "Avg batch reward"
     assert opponent_name("main@040") == "its self of iteration 40"
     assert signed(2.0) == "+2"
+    assert likelihood(0.0) == "probability 100 %"
+    assert likelihood(-6.9) == "probability 0.1 %"
+    assert likelihood(-900.0) == "logprob −900"  # whose share no float holds
     assert esc("<b a=\"'&") == "&lt;b a=&quot;&#x27;&amp;"
 
 

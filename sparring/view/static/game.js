@@ -1,6 +1,6 @@
 // One game: the board or the conversation, both private views beside each other, every token.
 import { useEffect, useState } from "preact/hooks";
-import { ask, go, html, Link, Markup, number, percent, signed, useAgain, useJson, useKeys, useQuery, useTitle, Waiting } from "/static/lib.js";
+import { ask, go, html, likelihood, Link, Markup, number, signed, useAgain, useJson, useKeys, useQuery, useTitle, Waiting } from "/static/lib.js";
 import { filtersOf } from "/static/games.js";
 import { COLOURS, Tokens } from "/static/tokens.js";
 
@@ -22,10 +22,10 @@ const Prompt = ({ turn, exact }) => {
 
 const Turn = ({ turn, index, current, by, exact, pending, onPick }) => {
   const likely = turn.tokens.length && turn.tokens.every((token) => token.logprob !== null)
-    ? Math.exp(turn.tokens.reduce((sum, token) => sum + token.logprob, 0)) : null;
+    ? turn.tokens.reduce((sum, token) => sum + token.logprob, 0) : null;
   const facts = [
     `turn ${index + 1}`, turn.stage, turn.tokens.length && `${number(turn.tokens.length)} token${turn.tokens.length > 1 ? "s" : ""}`,
-    likely !== null && `probability ${percent(likely)}`, turn.advantage !== null && `advantage ${signed(turn.advantage)}`,
+    likely !== null && likelihood(likely), turn.advantage !== null && `advantage ${signed(turn.advantage)}`,
     turn.finish === "length" && turn.tokens.length > 1 && "cut off at the token limit", turn.learned ? "learned from" : "",
   ].filter(Boolean).join(" · ");
   return html`<article class=${`turn${current ? " current" : ""}`} id=${`turn-${index}`}>

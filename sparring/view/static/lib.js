@@ -6,6 +6,8 @@ import htm from "htm";
 export const html = htm.bind(h);
 export const number = window.sparring.number;
 export const percent = (value) => number(value, true);
+// A share, or its logarithm where the share would read 0 %.
+export const likelihood = (logprob) => (logprob < -7 ? `logprob ${number(logprob)}` : `probability ${percent(Math.exp(logprob))}`);
 
 // The address is the state: pages read it here, and going somewhere tells all of them.
 const listeners = new Set();
