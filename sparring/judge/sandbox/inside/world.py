@@ -84,7 +84,7 @@ class TestsWorld:
             importlib.import_module("logging").getLogger(str(name)).log(int(level), "%s", text)
         if self.files and "files" in answer:
             self.files.apply(answer["files"])
-        self.generators.apply(answer.get("states", {}))
+        self.generators.follow(answer.get("states", {}))
 
     def read(self, method: str, args: list[Any]) -> Any:
         if method not in INPUT:
