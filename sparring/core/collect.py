@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
@@ -137,6 +138,7 @@ async def play(
 
 async def _outcome(job: Job, table: Table) -> Outcome:
     """How the game ended. An error in its own code is reported with file and line."""
+    _check_task(job)
     try:
         playing: Any = job.game.play(job.task, table)
         outcome: Any = await playing if (is_async := isawaitable(playing)) else playing
@@ -160,10 +162,35 @@ async def _outcome(job: Job, table: Table) -> Outcome:
     elif outcome.void is None and (odd := [t for t in table.turns if not _finite(t.reward)]):
         given = f"{odd[0].reward!r:.80} as the reward of a turn"
         wrong = f"it gives the seat {odd[0].seat!r} {given}; it has to be a finite number"
+    elif error := _unwritable(outcome.facts):
+        wrong = f"its facts are {outcome.facts!r:.80}, and go on record as JSON: {error}"
     else:
         return outcome
-    code = type(job.game).play.__code__
-    raise GameError(f"{job.name} ({code.co_filename}:{code.co_firstlineno}): {wrong}")
+    raise _wrong(job, type(job.game).play, wrong)
+
+
+def _check_task(job: Job) -> None:
+    """Refuse a task of the game's own that cannot be one. Those of a source came from a file."""
+    if not isinstance(job.task, Task):
+        wrong = f"task returned {job.task!r:.80}; it has to return a Task"
+    elif type(job.game).task is not Game.task and (error := _unwritable(job.task.data)):
+        wrong = f"its task holds {job.task.data!r:.80}, which goes on record as JSON: {error}"
+    else:
+        return
+    raise _wrong(job, type(job.game).task, wrong)
+
+
+def _wrong(job: Job, method: Any, what: str) -> GameError:
+    code = method.__code__
+    return GameError(f"{job.name} ({code.co_filename}:{code.co_firstlineno}): {what}")
+
+
+def _unwritable(data: dict[str, Any]) -> Exception | None:
+    try:
+        json.dumps(data)
+    except (TypeError, ValueError) as error:
+        return error
+    return None
 
 
 def _finite(reward: Any) -> bool:

@@ -110,7 +110,7 @@ def make_jobs(parts: Parts, iteration: int, batch: int = 0) -> list[Job]:
         index = (iteration - 1) * tables + table
         if batch:  # any position: the iterations' first batches take all tasks in turn
             index = derive(of_group, "replacement")
-        own_task = None if given else game.task(of_group)
+        own = [] if given else [game.task(of_group)]
         met = parts.opponents.seating(game.seats, index, derive(of_group, "seating"), learning)
         seating = {seat: seated_as(game, player) for seat, player in met.items()}
         numbers = range(table * config.collect.group, (table + 1) * config.collect.group)
@@ -121,8 +121,9 @@ def make_jobs(parts: Parts, iteration: int, batch: int = 0) -> list[Job]:
                     id=f"{iteration}-{i}",
                     name=name,
                     game=game,
-                    task=own_task
-                    or parts.gate.choose_task(
+                    task=own[0]
+                    if own
+                    else parts.gate.choose_task(
                         name, game.suited(given or (), seed), config.seed, index
                     ),
                     seed=seed,

@@ -11,8 +11,10 @@ from sparring.cli.app import exit_code
 from sparring.core.collect import Job, collect
 from sparring.core.errors import GameError
 from sparring.core.scripted import ScriptedEngine
+from sparring.run.config import make_config
 from sparring.run.games import load_game
 from sparring.run.rundir import RunDir
+from sparring.training.loop import train
 
 HEAD = """from sparring import Game, Outcome, View
 
@@ -67,6 +69,7 @@ def played(path: Path, body: str) -> None:
         ("import random\nrandom.choice([])", 9, "IndexError"),
         ("return helper()", 8, "name 'helper' is not defined"),
         (TOGETHER, 11, "ValueError: left"),
+        ("return Outcome(left=1, facts={'drawn': {1}})", 7, "type set is not JSON serializable"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
@@ -88,6 +91,25 @@ def test_a_play_that_is_not_async_is_named(tmp_path: Path) -> None:
         asyncio.run(collect([job], ScriptedEngine({"main": lambda request: "word"}).act))
 
 
+@pytest.mark.parametrize(
+    ("task", "says"),
+    [
+        ("{'id': '1'}", "task returned {'id': '1'}; it has to return a Task"),
+        ("None", "task returned None; it has to return a Task"),
+        ("Task('1', data={'deck': {1}})", "its task holds {'deck': {1}}, which goes on record"),
+    ],
+)
+def test_a_task_that_is_none_is_named(tmp_path: Path, task: str, says: str) -> None:
+    path = tmp_path / "mine.py"
+    lines = f"\n    def task(self, seed):\n        return {task}\n"
+    text = f"{HEAD}        return Outcome(left=1, right=-1)\n{lines}".replace("View", "Task", 1)
+    path.write_text(text)
+    config = {"games": {f"{path}:Mine": {}}, "policy": "nano", "engine": {"device": "cpu"}}
+    with pytest.raises(GameError) as caught:
+        train(make_config(config), tmp_path / "run")
+    assert f"mine.py:Mine ({path}:10): {says}" in str(caught.value)
+
+
 def test_what_breaks_in_an_engine_is_not_blamed_on_the_game(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(f"{HEAD}        await table['left'].act('?')\n        return Outcome(left=1)\n")
@@ -95,8 +117,6 @@ def test_what_breaks_in_an_engine_is_not_blamed_on_the_game(tmp_path: Path) -> N
     job = Job("1", "mine", game, game.task(0), 0, {"left": "main", "right": "main"})
 
     async def broken(request: object) -> object:
-        from sparring.run.config import make_config
-
         return make_config({"policy": []})
 
     with pytest.raises(ValueError, match="policy"):
