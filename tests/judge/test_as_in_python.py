@@ -76,12 +76,18 @@ def test_a_plain_python_passes_the_right_ones() -> None:
     assert done.stdout.split() == ["0"] * len(RIGHT)
 
 
+CASE = "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        {}\n"
+CASE += "unittest.main()"
+
+
 @pytest.mark.parametrize(
     ("code", "tests", "why"),
     [
         ("class S: pass", "class C(S): pass\nassert C()", "derives from one of the program's"),
         ("class S: x = 1", "match S():\n    case S(x=1): pass", "match pattern must be a type"),
         ("def f(): return 1", "import nowhere_to_be_had\nassert f() == 1", "No module named"),
+        ("def f(): return 1", CASE.format("f(); import nowhere_to_be_had"), "No module named"),
+        ("class S: pass", CASE.format("S()\n        class C(S): pass"), "derives from one of the"),
         ("def f(): return 1", "x = 1", "call nothing"),
         ("def f(): return 1", "def of_f():\n    assert f() == 2", "call nothing"),
         ("class F: x = 1", "class OfF:\n    def a(self):\n        assert F.x == 2", "call nothing"),

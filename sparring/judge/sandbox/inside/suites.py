@@ -12,32 +12,41 @@ from typing import Any
 from .back import TESTS
 from .remote import Proxy
 
-Wrong = list[tuple[str, str]]  # the kind of fail and what unittest prints of it
-
 
 def own(names: dict[str, Any]) -> dict[str, Any]:
     """Without the program's: even whether one of them is a class would be a question to it."""
     return {name: value for name, value in names.items() if type(value) is not Proxy}
 
 
-def watched(names: dict[str, Any]) -> Wrong:
+def watched(names: dict[str, Any]) -> list[BaseException]:
     """What runners of unittest's find wrong from now on; `unittest.main()` finds the tests."""
     unittest: Any = importlib.import_module("unittest")
     module = types.ModuleType(TESTS)
-    wrong: Wrong = []
+    raised: list[BaseException] = []
+    wrong: list[BaseException] = []
     run, main = unittest.TextTestRunner.run, unittest.main
 
+    def noting(method: Any) -> Any:
+        def add(*args: Any) -> Any:
+            if args[-1] is not None:  # a subtest that holds
+                raised.append(args[-1][1])
+            return method(*args)
+
+        return add
+
     def kept(self: Any, test: Any) -> Any:
+        raised.clear()
         result = run(self, test)
-        wrong.extend(("exception", text) for _, text in result.errors)
-        wrong.extend(("wrong value", text) for _, text in result.failures)
-        wrong.extend(("wrong value", f"{case} succeeds") for case in result.unexpectedSuccesses)
+        wrong.extend(raised)
+        wrong.extend(AssertionError(f"{case} succeeds") for case in result.unexpectedSuccesses)
         return result
 
     def of_the_tests(*args: Any, **options: Any) -> Any:
         vars(module).update(own(names))
         return main(**{"argv": [TESTS], **options, "module": module, "exit": False})
 
+    for name in ("addError", "addFailure", "addSubTest"):
+        setattr(unittest.TestResult, name, noting(getattr(unittest.TestResult, name)))
     unittest.TextTestRunner.run, unittest.main = kept, of_the_tests
     return wrong
 
