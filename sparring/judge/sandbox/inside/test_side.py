@@ -365,10 +365,9 @@ def _failed(error: BaseException, side: Side) -> dict[str, Any]:
             where = f"{label.strip('<>')} line {trace.tb_lineno}: {line[:200]}"
         trace = trace.tb_next
     of_program = vars(error).get("of_the_program", False)
-    # `case Point(x=1)`, of a class of the program's
-    pattern = isinstance(error, TypeError) and "match pattern must be a type" in str(error)
     by_program = of_program or vars(error).get("passed_on", False)
-    if (isinstance(error, ModuleNotFoundError) or pattern) and not by_program and where:
+    unusable = isinstance(error, ModuleNotFoundError) or _is_of_pattern(error)
+    if unusable and not by_program and where:
         return {"verdict": "void", "kind": "tests", "detail": f"{error} ({where})"}
     if of_program and side.fault:
         kind, detail = side.fault["kind"] or "exception", side.fault["detail"]
@@ -377,3 +376,14 @@ def _failed(error: BaseException, side: Side) -> dict[str, Any]:
     else:
         kind, detail = "exception", f"{type(error).__name__}: {str(error)[:200]}"
     return {"verdict": "fail", "kind": kind, "detail": f"{detail} ({where})" if where else detail}
+
+
+def _is_of_pattern(error: BaseException) -> bool:
+    """`case Point(x=1)`, of a class of the program's. The words alone may be a value of its own."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if not isinstance(error, TypeError) or trace is None or "must be a type" not in str(error):
+        return False
+    operation = trace.tb_frame.f_code.co_code[trace.tb_lasti]
+    return bool(operation == importlib.import_module("opcode").opmap["MATCH_CLASS"])
