@@ -25,8 +25,8 @@ from sparring.cli.arguments import (
     Resume,
     Seed,
     Style,
-    number,
     one_policy,
+    temperature_option,
 )
 from sparring.cli.console import (
     AsJson,
@@ -163,7 +163,7 @@ def arena(
     game: GameOfRun = None,
     temperature: Annotated[
         float | None,
-        number("Sampling temperature; 0 unless the run evaluates at another.", low=0),
+        temperature_option("Sampling temperature; 0 unless the run evaluates at another."),
     ] = None,
     max_tokens: MaxTokens = None,
     seed: Seed = 0,
@@ -198,7 +198,7 @@ def exploit(
     ] = None,
     style: Style = None,
     temperature: Annotated[
-        float | None, number("Sampling temperature; as the run was trained otherwise.", low=0)
+        float | None, temperature_option("Sampling temperature; as the run was trained otherwise.")
     ] = None,
     replies: Annotated[
         int | None,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sparring.core.errors import ConfigError, nearest
+from sparring.core.types import drawable
 
 SANDBOXES = {"bubblewrap": "bubblewrap", "bwrap": "bubblewrap", "unsafe": "unsafe"}
 
@@ -37,8 +38,19 @@ def between(
 
 def number(help: str = "", **limits: Any) -> Any:
     """An option that is a finite number within limits."""
-    given = {k: limits.pop(k) for k in ("envvar",) if k in limits}
-    return typer.Option(help=help, metavar="FLOAT", parser=between(**limits), **given)
+    return typer.Option(help=help, metavar="FLOAT", parser=between(**limits))
+
+
+def temperature_option(help: str, **given: Any) -> Any:
+    """An option that is a sampling temperature."""
+    return typer.Option(help=help, metavar="FLOAT", parser=_temperature, **given)
+
+
+def _temperature(text: Any) -> float:
+    try:
+        return drawable(between(0)(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def sandbox_word(text: Any) -> str:
@@ -78,7 +90,9 @@ PolicyToo = Annotated[str | None, typer.Option(help="The same policy, given as a
 Processes = Annotated[
     int, typer.Option(min=1, help="Number of learner processes on this machine, one per GPU.")
 ]
-Temperature = Annotated[float, number("Sampling temperature; 0 takes the likeliest token.", low=0)]
+Temperature = Annotated[
+    float, temperature_option("Sampling temperature; 0 takes the likeliest token.")
+]
 Sandbox = Annotated[
     str,
     typer.Option(

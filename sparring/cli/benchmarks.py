@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sparring.cli.arguments import Sandbox, Seed, number
+from sparring.cli.arguments import Sandbox, Seed, temperature_option
 from sparring.cli.console import AsJson, Policy, say
 from sparring.cli.groups import Commands
 
@@ -38,7 +38,7 @@ def evaluate(
     ] = False,
     temperature: Annotated[
         float | None,
-        number("Sampling temperature; 0 for one sample and 0.8 for several otherwise.", low=0),
+        temperature_option("Sampling temperature; 0 for one sample and 0.8 for several otherwise."),
     ] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of a reply.")] = 512,
     seed: Seed = 0,

@@ -18,6 +18,7 @@ from sparring.cli.arguments import (
     Seed,
     number,
     one_policy,
+    temperature_option,
 )
 from sparring.cli.console import AsJson, console, say, show_epoch
 from sparring.cli.groups import Commands
@@ -104,7 +105,7 @@ def selfplay(
     ] = "nano",
     games: Annotated[int, typer.Option(min=1, envvar="NUM_GAMES", help="Number of games.")] = 100,
     temperature: Annotated[
-        float, number("Sampling temperature.", low=0, envvar="TEMPERATURE")
+        float, temperature_option("Sampling temperature.", envvar="TEMPERATURE")
     ] = 0.7,
     out: Annotated[
         Path | None, typer.Option(help="The folder to make; data/NAME otherwise.")

@@ -45,6 +45,16 @@ class Verdict:
         return self.status == "pass"
 
 
+COLDEST = 1e-6  # logits divided by less may be too large for their dtype
+
+
+def drawable(temperature: float) -> float:
+    """A temperature at which tokens can be drawn, or an error that says what is wrong."""
+    if 0 < temperature < COLDEST:
+        raise ValueError(f"temperature must be 0 or at least {COLDEST:g}, not {temperature!r}")
+    return temperature
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How a reply is drawn. Temperature 0 is greedy; top_k 0 and top_p 1 cut nothing."""

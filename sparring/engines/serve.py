@@ -18,7 +18,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from sparring.core.types import Request, Sampling, Turn, VoidGame, derive
+from sparring.core.types import Request, Sampling, Turn, VoidGame, derive, drawable
 from sparring.engines.local.engine import TransformersEngine
 from sparring.engines.local.multi_base import BasesEngine
 from sparring.engines.local.paged_cache import BLOCK
@@ -32,7 +32,6 @@ from sparring.engines.serve_request import (
     read_prompts,
     read_seed,
     read_stops,
-    read_temperature,
     read_usage,
     read_whole,
 )
@@ -178,7 +177,7 @@ class Server:
         limit_key = "max_completion_tokens" if newer else "max_tokens"
         most = max(1, room if chat else min(room, _COMPLETION_TOKENS))
         return Sampling(
-            temperature=read_temperature(body),
+            temperature=drawable(read_number(body, "temperature", 1.0, low=0, high=100)),
             top_p=float(read_number(body, "top_p", 1.0, low=1e-6, high=1)),
             top_k=max(0, read_whole(body, "top_k", 0, low=-1, high=10**9)),
             max_tokens=read_whole(body, limit_key, most, low=1, high=10**9),

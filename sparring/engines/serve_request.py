@@ -10,7 +10,6 @@ from starlette.requests import Request as HttpRequest
 
 from sparring.models.chat import RAW
 
-_COLDEST = 1e-6  # logits divided by less may be too large for their dtype
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
 
@@ -100,13 +99,6 @@ def read_whole(body: dict[str, Any], key: str, default: int, *, low: int, high: 
     if value != int(value):
         raise BadRequest(f"{key} must be a whole number, not {value!r}")
     return int(value)
-
-
-def read_temperature(body: dict[str, Any]) -> float:
-    temperature = read_number(body, "temperature", 1.0, low=0, high=100)
-    if 0 < temperature < _COLDEST:
-        raise BadRequest(f"temperature must be 0 or at least {_COLDEST:g}, not {temperature!r}")
-    return temperature
 
 
 def read_logprobs(body: dict[str, Any], *, chat: bool) -> bool:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, ValidationError, create_model
 from sparring.core.errors import ConfigError, nearest
 from sparring.core.game import Remote
 from sparring.core.plugin import Kind, load, load_all, names, plugins
+from sparring.core.types import drawable
 from sparring.run.games import make_games
 from sparring.run.learning import LearnConfig
 from sparring.run.players import check_imitated, check_players, take_population
@@ -44,8 +45,11 @@ def registered(kind: Kind) -> AfterValidator:
     return AfterValidator(check)
 
 
+Temperature = Annotated[float, Field(ge=0), AfterValidator(drawable)]
+
+
 class SamplingConfig(Section):
-    temperature: float = Field(1.0, ge=0)
+    temperature: Temperature = 1.0
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = Field(0, ge=0)
     max_tokens: int = Field(256, ge=1)
@@ -140,7 +144,7 @@ class EngineConfig(Section):
 class EvaluateConfig(Section):
     every: int = Field(10, ge=1)
     games: int = Field(100, ge=0)
-    temperature: float = Field(0.0, ge=0)
+    temperature: Temperature = 0.0
     final: int = Field(0, ge=0)  # games of the closing evaluation, before and after; 0: none
     ladder: int = Field(0, ge=0)  # games between each pair of checkpoints, at the end
     states: int = Field(2000, ge=0)  # of a game: exact measures of larger ones wait for the end
