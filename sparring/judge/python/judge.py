@@ -253,7 +253,8 @@ def rule_pair(served: Execution, checked: Execution) -> Verdict:
         return Verdict("pass", seconds=seconds)
     if ruled.get("lost") and served.status == "fail":
         return Verdict("fail", served.kind, served.detail, seconds)
-    if ruled.get("verdict") in ("fail", "void"):
+    unusable = ruled.get("verdict") == "void" and not checked.exit_code  # and so the tests' word
+    if unusable or ruled.get("verdict") == "fail":
         kind, detail = str(ruled["kind"]), str(ruled["detail"])
-        return Verdict("void" if ruled["verdict"] == "void" else "fail", kind, detail, seconds)
+        return Verdict("void" if unusable else "fail", kind, detail, seconds)
     return Verdict("fail", checked.kind or "exception", checked.detail or "no verdict", seconds)

@@ -214,6 +214,7 @@ def _serve(request: dict[str, Any], fds: list[int]) -> None:
 
 
 def _tests(request: dict[str, Any], fds: list[int]) -> None:
+    close(fds[0])  # which holds the tests: a function of theirs may open what number it is given
     finish(fds, test_side.check(request, fds))
 
 
