@@ -1,6 +1,7 @@
 """reasoning-gym's tasks and scores are its own, here as there."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from lazily import imported
@@ -8,6 +9,7 @@ from lazily import imported
 from sparring.core.collect import Job, collect
 from sparring.core.errors import ConfigError
 from sparring.core.scripted import ScriptedEngine
+from sparring.run.config import make_config
 from sparring.run.games import load_game
 
 reasoning_gym = imported("reasoning_gym", "reasoning-gym is not installed")
@@ -54,3 +56,18 @@ def test_a_reply_without_an_answer_scores_nothing_and_settings_are_passed_on() -
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean 'chain_sum'"):
         load_game("gym:chain_sums")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"settings": {"min_term": 2}}, "min_term"),
+        ({"settings": {"min_terms": 5, "max_terms": 2}}, "max_terms must be >= min_terms"),
+        ({"prompt": "polite"}, "polite"),
+    ],
+)
+def test_settings_that_give_no_task_are_refused_before_a_run(
+    options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"gym:chain_sum: no task can be made .*{says}"):
+        make_config({"games": {"gym:chain_sum": options}})
