@@ -70,8 +70,14 @@ def run(finished: Path, here: Path) -> Path:
         ("games.kuhn.weight=often", "weight"),
         ("engine.device=tpu", "engine.device: 'tpu' is none of auto, cpu, cuda"),
         ("engine.dtype=float8", "engine.dtype: "),
-        ("sampling.temperature=1e-40", "sampling.temperature: Value error, temperature must be 0 or at least"),
-        ("evaluate.temperature=1e-9", "evaluate.temperature: Value error, temperature must be 0 or at least"),
+        (
+            "sampling.temperature=1e-40",
+            "sampling.temperature: Value error, temperature must be 0 or at least",
+        ),
+        (
+            "evaluate.temperature=1e-9",
+            "evaluate.temperature: Value error, temperature must be 0 or at least",
+        ),
         ("iterations=yes", "not true or false"),
         ("collect.episodes=0", "without games there is nothing to learn from"),
         ("tictactoe.opening=3", "games.tictactoe.OPTION=VALUE"),
@@ -239,6 +245,12 @@ def test_trying_an_output_leaves_no_trace(here: Path) -> None:
     assert Path("kept.json").read_text() == "{}"
     with pytest.raises(ConfigError, match="is a file, and a folder is wanted"):
         need_folder(Path("kept.json"), "--run")
+
+
+def test_nothing_is_compared_in_groups_of_one(here: Path) -> None:
+    for kind in ("group_relative", "leave_one_out"):
+        refused("collect.group is 1", "train", "kuhn", "--smoke", f"credit.kind={kind}")
+    assert list(here.iterdir()) == []
 
 
 def test_recorded_games_need_no_further_word(here: Path) -> None:

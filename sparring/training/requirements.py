@@ -84,6 +84,17 @@ def need_whole_draws(config: Config, episodes: Iterable[Episode] = ()) -> None:
         )
 
 
+def need_groups(config: Config) -> None:
+    """Refuse to compare each game with itself alone: nothing would be learned."""
+    credit = config.credit
+    compared = credit.kind in ("group_relative", "leave_one_out") and credit.seats == "apart"
+    if compared and config.teach.kind == "credit" and config.collect.group == 1:
+        raise ConfigError(
+            f"credit.kind `{credit.kind}` compares the games of a group, and collect.group is 1: "
+            "all advantages would be 0. Set it to 2 or more, or choose another credit"
+        )
+
+
 def need_masks(config: Config) -> None:
     """Refuse action masking where the engine cannot do it."""
     if config.sampling.mask_actions and config.engine.kind != "transformers":

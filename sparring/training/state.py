@@ -119,6 +119,7 @@ def build(config: Config, folder: Path | None = None) -> Parts:
         raise ConfigError(f"collect.ahead={config.collect.ahead} cannot be had here: {reason}")
     requirements.need_whole_draws(config)
     requirements.need_masks(config)
+    requirements.need_groups(config)
     games = make_games(config.games)
     requirements.check_league(config, games.values())
     requirements.check_programs(config, games)
