@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 import types
 from typing import Any
 
@@ -34,7 +35,11 @@ TUPLES = ("_replace", "_asdict", "_fields", "_make")  # what a named tuple has f
 NAMED = ("__name__", "__qualname__", "__doc__", "__module__")  # what functools.wraps copies
 CLOSED = (types.FrameType, types.CodeType, types.ModuleType, types.GeneratorType,
           types.CoroutineType, types.TracebackType)  # fmt: skip
-METHODS = (types.FunctionType, types.MethodDescriptorType, classmethod, staticmethod)
+METHODS = (types.FunctionType, types.MethodDescriptorType, classmethod, staticmethod,
+           type(functools.lru_cache(len)))  # fmt: skip
+# Of texts and formatters of the library, what reads any part of any object: "{0.f.__globals__}".
+FILLING = {"format", "format_map", "vformat", "get_field"}
+PARTS = re.compile(r"\{[^{}]*[.\[]")
 # A mock's record of its calls, and what would change that or its methods from within.
 RECORDS = {"called", "call_count", "call_args", "call_args_list", "method_calls", "mock_calls",
            "attach_mock", "configure_mock", "mock_add_spec", "reset_mock"}  # fmt: skip
@@ -56,7 +61,8 @@ def done(side: Any, what: str, target: Any, args: list[Any], kwargs: dict[str, A
         value = getattr(target, args[0]) if what == "getattr" else BACK[what](target, *args)
         if isinstance(value, CLOSED):
             raise AttributeError(f"{args[0]!r:.50} is the tests' own")
-        return value
+        # A mock's calls, which are not to be undone.
+        return list(value) if isinstance(value, list) and args[0] in RECORDS else value
     return BACK[what](target, *args)
 
 
@@ -77,9 +83,16 @@ def check_open(target: Any, name: Any) -> None:
     root = cls.__module__.partition(".")[0]
     own = cls.__module__ == TESTS or (root in OPEN and name not in OPENING.get(root, ()))
     closed = isinstance(target, (*CLOSED, types.FunctionType, types.MethodType))
-    private = type(name) is not str or name.startswith("_")
+    private = type(name) is not str or name.startswith("_") or _fills(target, cls, name)
     if not own or closed or (private and not (name in TUPLES and issubclass(cls, tuple))):
         raise AttributeError(f"{name!r:.50} is the tests' own")
+
+
+def _fills(target: Any, cls: type, name: str) -> bool:
+    if name not in FILLING or (isinstance(target, str) and not PARTS.search(str.__str__(target))):
+        return False
+    owner = next((base for base in cls.__mro__ if name in vars(base)), cls)
+    return owner.__module__ in ("builtins", "collections", "string")
 
 
 def check_kept(target: Any, name: str, what: str) -> None:
