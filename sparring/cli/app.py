@@ -25,6 +25,7 @@ from sparring.cli.arguments import (
     Resume,
     Seed,
     Style,
+    folder_option,
     one_policy,
     temperature_option,
 )
@@ -78,9 +79,7 @@ def one_process(
 def train(
     recipe: Annotated[str, typer.Argument(help="A recipe's name, a YAML file, or FILE.py:CLASS.")],
     overrides: Overrides = None,
-    run: Annotated[
-        Path | None, typer.Option(help="The run's folder; runs/RECIPE otherwise.")
-    ] = None,
+    run: Annotated[Path | None, folder_option("The run's folder; runs/RECIPE otherwise.")] = None,
     resume: Resume = False,
     smoke: Annotated[
         bool,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -39,6 +40,17 @@ def between(
 def number(help: str = "", **limits: Any) -> Any:
     """An option that is a finite number within limits."""
     return typer.Option(help=help, metavar="FLOAT", parser=between(**limits))
+
+
+def folder_option(help: str) -> Any:
+    """An option that names a folder to write. `--run "$UNSET"` means none, not the current one."""
+    return typer.Option(help=help, metavar="<path>", parser=_named)
+
+
+def _named(text: Any) -> Path:
+    if not str(text):
+        raise typer.BadParameter("it is empty; name a folder (. is the current one)")
+    return Path(text)
 
 
 def temperature_option(help: str, **given: Any) -> Any:

@@ -16,6 +16,7 @@ from sparring.cli.arguments import (
     Processes,
     Resume,
     Seed,
+    folder_option,
     number,
     one_policy,
     temperature_option,
@@ -46,7 +47,7 @@ def finetune(
     data: Annotated[
         Path, typer.Option(help="Lines of {system_prompt, user_prompt, output}, or of games.")
     ],
-    out: Annotated[Path, typer.Option(help="The folder to make; a policy from then on.")],
+    out: Annotated[Path, folder_option("The folder to make; a policy from then on.")],
     role: Annotated[str, typer.Option(help="The policy's name, such as alice.")] = "main",
     start: Annotated[
         str | None, typer.Option("--from", help="A run or an adapter to start from.")
@@ -107,9 +108,7 @@ def selfplay(
     temperature: Annotated[
         float, temperature_option("Sampling temperature.", envvar="TEMPERATURE")
     ] = 0.7,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder to make; data/NAME otherwise.")
-    ] = None,
+    out: Annotated[Path | None, folder_option("The folder to make; data/NAME otherwise.")] = None,
     name: Annotated[
         str, typer.Option(envvar="EXP_NAME", help="The folder's name in data, without --out.")
     ] = "selfplay_gen",
@@ -153,7 +152,7 @@ def selfplay(
 
 def merge(
     policy: Annotated[str, typer.Option(help="RUN, RUN@STEP or a folder with an adapter.")],
-    out: Annotated[Path, typer.Option(help="The folder to make, for the merged model.")],
+    out: Annotated[Path, folder_option("The folder to make, for the merged model.")],
     base: Annotated[str | None, typer.Option(help="Another base model of the same shape.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -167,7 +166,7 @@ def merge(
 
 def export_verl(
     run: Annotated[Path, typer.Argument(help="A run, or a folder of `sparring selfplay`.")],
-    out: Annotated[Path, typer.Option(help="The folder to make.")],
+    out: Annotated[Path, folder_option("The folder to make.")],
     game: GameOfRun = None,
     as_json: AsJson = False,
 ) -> None:
@@ -183,7 +182,7 @@ def export_verifiers(
     game: Annotated[str, typer.Argument(help="The game, such as kuhn.")],
     options: GameOptions = None,
     out: Annotated[
-        Path | None, typer.Option(help="The folder to make; sparring_GAME otherwise.")
+        Path | None, folder_option("The folder to make; sparring_GAME otherwise.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

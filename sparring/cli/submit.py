@@ -7,7 +7,7 @@ from typing import Annotated, cast
 
 import typer
 
-from sparring.cli.arguments import Overrides
+from sparring.cli.arguments import Overrides, folder_option
 
 
 def submit(
@@ -18,7 +18,7 @@ def submit(
     time: Annotated[
         str, typer.Option(help="Time limit of the job until it is requeued, as in sbatch --time.")
     ] = "24:00:00",
-    run: Annotated[Path | None, typer.Option(help="The run's folder, on a shared disk.")] = None,
+    run: Annotated[Path | None, folder_option("The run's folder, on a shared disk.")] = None,
     partition: Annotated[str, typer.Option(help="Slurm's partition.")] = "",
     account: Annotated[str, typer.Option(help="Slurm's account.")] = "",
     cpus: Annotated[

@@ -53,6 +53,8 @@ def refused(life: Life, *said: str) -> None:
         ("serve nowhere --port 0", "there is no policy 'nowhere'"),
         ("tournament perfect random", "random is no run: say which game with --game"),
         ("play kuhn --policy=", "there is no policy ''"),
+        ("train kuhn --smoke --run=", "Invalid value for '--run': it is empty; name a folder"),
+        ("selfplay kuhn --policy random --out=", "Invalid value for '--out': it is empty"),
     ],
 )
 def test_what_is_typed_wrongly_is_answered_in_one_line(
