@@ -277,7 +277,9 @@ def _reaches(node: ast.AST) -> bool:
 
 
 def _single(node: ast.expr) -> bool:
-    """Whether this is None, True or False, of which there is one each."""
+    """Whether this is None, True, False or `type(…)`, of which there is one each."""
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) == "type" and len(node.args) == 1 and not node.keywords
     return isinstance(node, ast.Constant) and (node.value is None or type(node.value) is bool)
 
 

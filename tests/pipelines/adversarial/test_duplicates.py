@@ -57,5 +57,8 @@ def test_which_equal_values_are_one_object_is_not_asked() -> None:
     """A right program may return its argument, or the same list twice."""
     for test in ("[f(x) is x for x in [[1]]] == [False]", "f(999) is not f(999)", "1 < f(2) is 2"):
         assert refusal(f"assert {test}", "f") == "not allowed"
-    for test in ("f(1) is None", "f(1) is True is not None", "f(1) in [1] and f(2) != f(3)"):
+    for test in (
+        *("f(1) is None", "f(1) is True is not None", "f(1) in [1] and f(2) != f(3)"),
+        *("type(f(1)) is int", "type(f(1)) is not type(f('a'))"),
+    ):
         assert refusal(f"assert {test}", "f") == ""
