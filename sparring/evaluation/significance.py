@@ -93,7 +93,8 @@ def _results(path: Path) -> dict[str, bool]:
     if not path.is_file():
         raise ConfigError(f"there is no file {str(path)!r} of results")
     try:
-        rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+        lines = path.read_text(encoding="utf-8").split("\n")  # a text may hold other line ends
+        rows = [json.loads(line) for line in lines if line.strip()]
         outcomes = {f"{row['id']} {row.get('question', '')}": bool(row["correct"]) for row in rows}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path} does not hold results with `id` and `correct`") from error

@@ -54,6 +54,9 @@ def test_details_are_compared_whatever_a_model_wrote(data: Path, tmp_path: Path)
     file = tmp_path / "details.jsonl"
     write_details(file, solved)
     assert compare_files(file, file)["problems"] == 3
+    raw = json.loads(file.read_text().split("\n")[0])
+    file.write_text(json.dumps(raw, ensure_ascii=False) + "\n")  # as other programs write it
+    assert "\u2028" in file.read_text() and compare_files(file, file)["problems"] == 1
 
 
 def test_answers_are_counted_and_voids_are_seen(data: Path):
