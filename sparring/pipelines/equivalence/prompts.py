@@ -24,8 +24,8 @@ _INPUT_FORM = {
 }
 _RULES = {
     "python": "Q must be a pure function with the same types: no printing, files, clock, chance, "
-    "globals or classes, and no module but math, itertools, functools, collections, re, string, "
-    "heapq, bisect, operator, fractions, decimal and statistics.",
+    "globals or classes, and no module but math, cmath, itertools, functools, collections, re, "
+    "string, heapq, bisect, operator, fractions, decimal, statistics, copy and typing.",
     "haskell": "Q must be a total pure function of the same type.",
 }
 

@@ -15,6 +15,7 @@ from sparring.core.scripted import ScriptedEngine
 from sparring.core.types import Episode, Request, Task, Verdict
 from sparring.judge.sandbox import probe
 from sparring.pipelines.equivalence import prompts as words
+from sparring.pipelines.equivalence.judge.purity import MODULES
 from sparring.pipelines.equivalence.programs import unchanged
 from sparring.pipelines.equivalence.teacher import rejections, round_stats
 from sparring.run.games import load_game
@@ -328,3 +329,11 @@ def test_a_missing_tool_is_named_before_anything_is_played(
     with pytest.raises(ConfigError, match=r"hypothesis.*pip install"):
         load_game("equivalence").check(TASK)
     load_game("equivalence", language="haskell").check(TASK)
+
+
+def test_alice_is_told_of_every_module_that_she_may_use() -> None:
+    prompt = words.alice_prompt("python", "seq", "def f(x: int) -> int:\n    return x\n", "f", 2)
+    told = (
+        prompt.partition("no module but ")[2].partition(".")[0].replace(" and ", ", ").split(", ")
+    )
+    assert sorted(told) == sorted(MODULES.keys() - {"__future__"})
