@@ -36,11 +36,17 @@ def load_game(name: str, **options: Any) -> Game:
     """
     kind = game_class(name)
     try:
-        return kind(**checked(kind, name, options))
+        game = kind(**checked(kind, name, options))
     except BadOption:
         raise
     except (TypeError, ValueError) as error:  # what only the game itself can say of them
         raise BadOption(f"{name}: {error}") from error
+    if game.zero_sum and len(game.seats) == 1:
+        raise ConfigError(
+            f"{name} says zero_sum = True and has one seat: nobody is there to lose what it wins, "
+            "or to be met in a match. Leave zero_sum out"
+        )
+    return game
 
 
 def make_games(configured: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Game]:

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from sparring.core.errors import ConfigError
 from sparring.core.game import Game
 from sparring.core.plugin import names
 from sparring.run.games import BadOption, game_class, load_game, option_types
@@ -52,6 +53,17 @@ def test_a_game_loads_from_a_module_and_from_a_file(tmp_path):
         load_game(f"{path}:Pennies", steak=3)
     with pytest.raises(BadOption, match=r"Pennies\.stake: .*integer"):
         load_game(f"{path}:Pennies", stake="much")
+
+
+def test_a_game_for_one_has_nobody_to_be_compared_with(tmp_path):
+    path = tmp_path / "alone.py"
+    text = "from sparring import Game\nclass Alone(Game):\n    seats = ('one',)\n"
+    path.write_text(text)
+    assert load_game(f"{path}:Alone").seats == ("one",)
+    other = tmp_path / "compared.py"
+    other.write_text(f"{text}    zero_sum = True\n")
+    with pytest.raises(ConfigError, match="has one seat: nobody is there to lose what it wins"):
+        load_game(f"{other}:Alone")
 
 
 @pytest.mark.parametrize(
