@@ -40,10 +40,15 @@ def programs(game: Game) -> ScriptedEngine:
     )
 
 
+def strong_programs(kind: type[Game]) -> list[str]:
+    """Of `perfect` and `scripted` those that a game has."""
+    return [name for name in STRONG if getattr(kind, name) is not getattr(Game, name)]
+
+
 def program_of(game: Game, wanted: str) -> str | None:
     """A strong program of the game: the one that is wanted, or the other of `perfect` and
     `scripted` where it has only that; None where it has neither."""
-    there = [name for name in STRONG if getattr(type(game), name) is not getattr(Game, name)]
+    there = strong_programs(type(game))
     return wanted if wanted in there else next(iter(there), None)
 
 

@@ -6,7 +6,7 @@ from sparring.core.errors import ConfigError
 from sparring.core.formatting import humanise
 from sparring.core.game import Game
 from sparring.core.plugin import names
-from sparring.core.scripted import RANDOM, STRONG
+from sparring.core.scripted import RANDOM, strong_programs
 from sparring.evaluation.standard import SAMPLED
 from sparring.run.games import game_class
 
@@ -48,8 +48,7 @@ def seats_of(game: str) -> tuple[str, ...]:
 def programs_of(game: str) -> list[str]:
     """The players that a game itself brings, strongest first."""
     kind = _class_of(game)
-    strong = [name for name in STRONG if kind and getattr(kind, name) is not getattr(Game, name)]
-    return [*strong, RANDOM] if kind else []
+    return [*strong_programs(kind), RANDOM] if kind else []
 
 
 def seat_number(game: str, seat: str) -> int:
