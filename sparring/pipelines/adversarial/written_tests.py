@@ -183,9 +183,11 @@ class Examiner:
         if not verdict.passed:
             return "wrong"
         name = function_name(problem.signature)
-        stubs = [f"def {name}(*args, **named):\n    return {value}\n" for value in STUBS]
-        passes = [fair(await self.judge.tests(stub, [test])).passed for stub in stubs]
-        if all(passes):
+        for value in STUBS:
+            stub = f"def {name}(*args, **named):\n    return {value}\n"
+            if not fair(await self.judge.tests(stub, [test])).passed:
+                break
+        else:
             return "checks nothing"
         program = f"{problem.code}\n{problem.setup}\n{test}\nprint({_HELD!r})\n"
         for seed in (*_HASH_SEEDS, *(_MORE_SEEDS if _has_sets(program) else ())):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from sparring.core.types import Verdict
 from sparring.judge.python.programs import make_judge
 from sparring.judge.sandbox import probe
 from sparring.pipelines.adversarial.written_tests import Examiner, refusal
@@ -62,3 +64,23 @@ def test_which_equal_values_are_one_object_is_not_asked() -> None:
         *("type(f(1)) is int", "type(f(1)) is not type(f('a'))"),
     ):
         assert refusal(f"assert {test}", "f") == ""
+
+
+@jailed
+def test_one_program_that_knows_nothing_and_fails_is_enough() -> None:
+    """A test that does not end on such programs held the judge for its limit on each of them."""
+    tried: list[str] = []
+
+    async def examined() -> str:
+        async with Examiner(make_judge("bubblewrap", 3.0)) as examiner:
+            honest = examiner.judge.tests
+
+            async def tests(code: str, *args: Any, **options: Any) -> Verdict:
+                tried.append(code)
+                return await honest(code, *args, **options)
+
+            examiner.judge.tests = tests  # type: ignore[method-assign]
+            return (await examiner.examine(POWER, ["assert power(4) == 16"]))[0].kind
+
+    assert asyncio.run(examined()) == "valid"
+    assert len(tried) == 2 and "return None" in tried[1]
