@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Protocol
 
 
@@ -109,6 +110,14 @@ def form_of(value: Any) -> list[Any] | None:
     return value._form if type(type(value)) is ForeignType else None
 
 
+def _like_data(fields: list[str]) -> dict[str, Any]:
+    """By what the library knows a dataclass, and its fields."""
+    if not fields:
+        return {}
+    data: Any = importlib.import_module("dataclasses").make_dataclass("Data", fields)
+    return {"__dataclass_fields__": data.__dataclass_fields__}
+
+
 class Foreigners:
     """The stand-ins of one link, by number."""
 
@@ -118,11 +127,11 @@ class Foreigners:
 
     def get(self, form: list[Any]) -> Any:
         """`x`, number, and for an object of a class of the tests its class; `K`, number,
-        name and classes above it."""
+        name, classes above it and the fields of a dataclass."""
         if form[1] not in self.known:
             if form[0] == "K":
                 bases = tuple(map(self.get, form[3])) or (Foreign,)
-                made: Any = ForeignType(form[2], bases, {"__slots__": ()})
+                made: Any = ForeignType(form[2], bases, {"__slots__": (), **_like_data(form[4])})
                 made._class_link, made._class_form = self.side, form
             else:
                 cls = self.get(form[2]) if len(form) > 2 else Foreign

@@ -114,7 +114,7 @@ class Side:
             return self.caught.encoded_class(value)
         if isinstance(value, type):
             above = [self.handle(base) for base in value.__bases__ if base.__module__ == TESTS]
-            return ["K", self.exported(value), value.__name__, above]
+            return ["K", self.exported(value), value.__name__, above, _fields(value)]
         form = ["x", self.exported(value)]
         return [*form, self.handle(type(value))] if type(value).__module__ == TESTS else form
 
@@ -272,6 +272,13 @@ class Side:
             if type(source) is list and tuple(map(str, source)) in TRUSTED_FUNCTIONS:
                 return getattr(importlib.import_module(source[0]), source[1])
         return value
+
+
+def _fields(cls: type) -> list[str]:
+    """The fields of a dataclass, none of another class."""
+    if not hasattr(cls, "__dataclass_fields__"):
+        return []
+    return [part.name for part in importlib.import_module("dataclasses").fields(cls)]
 
 
 def _aliases(args: tuple[Any, ...]) -> list[list[int]]:
