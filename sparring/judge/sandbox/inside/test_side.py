@@ -305,7 +305,8 @@ def names_of_tests(side: Side, reads: list[str] | None, binds: list[str]) -> dic
             reads = None
             break
     own: dict[str, Any] = {"__name__": TESTS, "__builtins__": builtins}
-    own |= {name: value for name, value in ASKING.items() if name not in side.entry}
+    mine = {*side.own_builtins, identity.ONE}
+    own |= {name: value for name, value in ASKING.items() if name in mine}
     if reads is not None:
         return {**names, **own}
     asked = Names(own)
