@@ -118,8 +118,9 @@ async def _record_first(run: RunDir, parts: Parts, tracking: Tracking) -> None:
 async def _loop(
     run: RunDir, parts: Parts, tracking: Tracking, first: int, progress: Progress
 ) -> None:
-    if first == 0 and parts.opponents.league:  # later checkpoints hold what was played here
-        await measure(parts, parts.opponents.league)
+    if first == 0 and parts.config.opponents.kind == "league":
+        # Later checkpoints hold what was played here.
+        await measure(parts, parts.opponents.everyone())
         write_population(parts.opponents, run.path, 0)
     batches = Ahead(parts, first) if parts.config.collect.ahead else InTurn(parts)
 
@@ -195,8 +196,7 @@ async def _iterate(
     metrics |= memory_peaks()
     reason = parts.guard.watch(metrics)
     if reason:
-        roll_back(run, parts, iteration, reason)
-        await batches.rolled_back(iteration)
+        await _roll_back(run, parts, batches, iteration, reason)
         metrics["guard/rollbacks"] = parts.guard.rollbacks
     else:
         for raised in parts.curriculum.watch(metrics):
@@ -221,6 +221,15 @@ def _given_up_at_checkpoint(run: RunDir, config: Config) -> Iterator[None]:
     except interrupt.GivenUp:
         interrupt.leave(max(checkpoint.steps(run.checkpoints)), config.iterations)
         raise
+
+
+async def _roll_back(
+    run: RunDir, parts: Parts, batches: InTurn | Ahead, iteration: int, reason: str
+) -> None:
+    roll_back(run, parts, iteration, reason)
+    if parts.config.opponents.kind == "league":  # the first checkpoint is older than its matches
+        await measure(parts, parts.opponents.everyone())
+    await batches.rolled_back(iteration)
 
 
 async def _measure(parts: Parts, folder: Path, iteration: int = 0) -> dict[str, float]:

@@ -151,10 +151,13 @@ class Opponents:
             return []
         met = {frozenset(result[:2]) for result in self.results}
         apart = len(self.learned) > 1  # then seats have owners, and members of one never meet
+        players = self.config.players
         pairs = []
         for name in joined:
             for other in self.everyone():
-                rival = other in self.config.players or not apart or owner(other) != owner(name)
+                if apart and {name, other} <= {*players}:
+                    continue  # they are in each league, and neither has seats of its own
+                rival = other in players or not apart or owner(other) != owner(name)
                 if other != name and rival and frozenset((name, other)) not in met:
                     met.add(frozenset((name, other)))
                     pairs.append((name, other))
@@ -206,7 +209,7 @@ async def measure(parts: Parts, joined: Iterable[str]) -> None:
             own = opponents.own(game.seats)
             apart = len(set(own.values())) > 1  # then seats are their owners', not taken in turn
             result, _ = await match(
-                game_name, game, parts.engine.act, name, seated_as(game, other),
+                game_name, game, parts.engine.act, seated_as(game, name), seated_as(game, other),
                 opponents.config.matches,
                 sampling=sampling, seed=derive(parts.config.seed, name, other),
                 own=[seat for seat in game.seats if own[seat] == owner(name)] if apart else (),

@@ -113,6 +113,22 @@ def test_members_from_the_start_have_met_before_the_first_game(tmp_path: Path) -
     assert whole(broken) == whole(unbroken)
 
 
+def test_players_that_are_members_have_met_each_other_before_the_first_game(tmp_path: Path) -> None:
+    """By Nash nobody meets a player that loses to another one; pairs that never met looked even.
+    The same when the run is rolled back to its beginning."""
+    run = tmp_path / "run"
+    league = "opponents={kind: league, every: 9, mixture: nash, share: 1, "
+    words = (league + "players: [random, perfect]}", "iterations=2", "evaluate.games=0")
+    assert (
+        train("tictactoe", run, *words, "guard={entropy_floor: 99, window: 1, grace: 0}").code == 0
+    )
+    assert events(run, "rollback")[0]["iteration"] == 1
+    for iteration in (1, 2):
+        games = read_episodes(run / f"episodes/{iteration:06d}.jsonl.gz")
+        assert {tuple(sorted(e.seating.values())) for e in games} == {("main", "perfect")}
+    assert json.loads((run / POPULATION).read_text())["nash"] == {"random": 0, "perfect": 1}
+
+
 def test_a_program_joins_in_games_that_have_only_the_other_one(tmp_path: Path) -> None:
     run = tmp_path / "run"
     league = "opponents={kind: league, start: true, every: 1, mixture: nash, matches: 2, "
