@@ -69,16 +69,17 @@ def unusable(task: Task, language: str) -> str:
 
 
 def unchanged(p: str, q: str, language: str) -> bool:
-    """Whether Q is P but for spaces, comments and, in Python, brackets and docstrings."""
-    if p.split() == q.split():
-        return True
+    """Whether Q is P but for spaces, comments and, in Python, brackets and docstrings. An indent of
+    Python's and spaces in a text are no such spaces: with others it is another program."""
     if language == "haskell":
         try:
             first, second = ([t.text for t in tokens(c) if t.kind != "pragma"] for c in (p, q))
         except Refused:
-            return False
+            return p.split() == q.split()
         return first == second
-    return all(isinstance(parse(code), ast.Module) for code in (p, q)) and bare(p) == bare(q)
+    if not all(isinstance(parse(code), ast.Module) for code in (p, q)):
+        return p.split() == q.split()
+    return bare(p) == bare(q)
 
 
 def _python_function(code: str) -> str:

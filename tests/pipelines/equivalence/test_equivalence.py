@@ -123,6 +123,16 @@ def test_p_itself_is_no_rewrite_of_p() -> None:
     assert [row["q"].strip() for row in refused] == [q.strip() for q in said]
 
 
+def test_spaces_that_make_another_program_make_another_q() -> None:
+    p = "def f(n: int) -> int:\n    m = 0\n    for i in range(n):\n        m += i\n    return m\n"
+    assert unchanged(p, p.replace("m += i", "m  +=  i  # as before"), "python")
+    assert not unchanged(p, p.replace("    return", "        return"), "python")
+    texts = [f"def f(s: str) -> str:\n    return s + 'a{gap}b'\n" for gap in (" ", "  ")]
+    assert not unchanged(*texts, "python")
+    texts = [f'f :: String -> String\nf s = s ++ "a{gap}b"\n' for gap in (" ", "  ")]
+    assert not unchanged(*texts, "haskell")
+
+
 def test_haskell_is_the_same_whatever_its_comments_say() -> None:
     p = "f :: Int -> Int\nf n = n + 1\n"
     assert unchanged(p, "f :: Int->Int -- no {- P\nf n = n {- . -} +1", "haskell")
