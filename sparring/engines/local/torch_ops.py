@@ -159,7 +159,7 @@ def _tiles(
         token_MT,
         step_T < count_M[:, None],
         pages.table_BW[pages.row_M[part_M], : wide // BLOCK].flatten(),
-        F.pad(bias_MTS.repeat_interleave(G, 1), (0, 0, 0, -pages.tile * G % ROWS_IN_BLOCKS)),
+        _whole(bias_MTS.repeat_interleave(G, 1)),
     )
 
 
@@ -183,14 +183,15 @@ def _attend_tiles(
         (q_NQD[tiles.token_MT] * scale).view(M, T, K, G, D).permute(2, 0, 1, 3, 4).flatten(2, 3)
     )
     keys, values = (t.index_select(1, tiles.block_X).view(K * M, -1, D) for t in cache)
-    out = attention(
-        F.pad(q_KMYD, (0, 0, 0, -T * G % ROWS_IN_BLOCKS)),
-        keys.transpose(1, 2),
-        values,
-        tiles.bias_MYS,
-    )
+    out = attention(_whole(q_KMYD), keys.transpose(1, 2), values, tiles.bias_MYS)
     out_MTQD = out[:, :, : T * G].view(K, M, T, G, D).permute(1, 2, 0, 3, 4).flatten(2, 3)
     out_NQD[tiles.token_MT[tiles.real_MT]] = out_MTQD[tiles.real_MT]
+
+
+def _whole(x: Tensor) -> Tensor:
+    """With as many queries as give each the same bits; padding by none would copy all of them."""
+    missing = -x.shape[-2] % ROWS_IN_BLOCKS
+    return F.pad(x, (0, 0, 0, missing)) if missing else x
 
 
 def attention(q_ABYD: Tensor, key_XDS: Tensor, value_XSD: Tensor, bias: Tensor) -> Tensor:
