@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import collections
 import datetime
+import functools
 import importlib
 import json
 import re
@@ -211,8 +212,11 @@ def _numpy(value: Any, handle: Handle, depth: int) -> Any:
         if value.dtype.kind not in "biufcSU":
             return handle(value)
         return ["N", str(value.dtype), list(value.shape), encode(value.ravel().tolist())]
-    bare = encode(value.item(), handle, depth + 1)
-    return ["g", value.dtype.name, bare] if value.dtype.kind in "biufc" else bare
+    kind, bare = value.dtype.kind, value.item()
+    if type(bare) is type(value):  # longer than any of Python's own
+        bare = complex(bare) if kind == "c" else float(bare)
+    bare = encode(bare, handle, depth + 1)
+    return ["g", value.dtype.char, bare] if kind in "biufc" else bare
 
 
 class Array:
@@ -223,6 +227,8 @@ class Array:
 
 
 Resolve = Callable[[list[Any]], Any]
+WRONG = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, struct.error,
+         ImportError)  # which is of an array where there is no numpy  # fmt: skip
 
 
 def _unknown(data: list[Any]) -> Any:
@@ -242,15 +248,7 @@ def decode(data: Any, resolve: Resolve = _unknown) -> Any:
     reader = READERS.get(data[0])
     try:
         return resolve(data) if reader is None else reader(data, resolve)
-    except (
-        TypeError,
-        ValueError,
-        LookupError,
-        ArithmeticError,
-        AttributeError,
-        ImportError,  # an array where there is no numpy
-        struct.error,
-    ) as error:
+    except WRONG as error:
         raise WireError(f"bad {data[0]!r:.20}: {error}") from None
 
 
@@ -310,13 +308,16 @@ def _by_constructor(data: list[Any], resolve: Resolve) -> Any:
 
 
 def _numpy_number(data: list[Any], resolve: Resolve) -> Any:
-    value = decode(data[2], resolve)
-    if resolve is outside:  # where there may be no numpy, and a number is as good
-        return value
-    kind = importlib.import_module("numpy").dtype(data[1])
+    value = decode(data[2], resolve)  # outside there may be no numpy, and a number is as good
+    return value if resolve is outside else _numpy_type(data[1])(value)
+
+
+@functools.lru_cache(maxsize=64)
+def _numpy_type(name: str) -> Any:
+    kind = importlib.import_module("numpy").dtype(name)
     if kind.kind not in "biufc":
         raise WireError("no number")
-    return kind.type(value)
+    return kind.type
 
 
 def _decimal(data: list[Any], resolve: Resolve) -> Any:
