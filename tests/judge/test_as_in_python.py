@@ -141,6 +141,10 @@ def test_functions_and_cases_that_a_runner_would_find_are_run(code: str, status:
         "def test_f():\n    assert f(1) == 2",
         "async def test_f():\n    assert f(1) == 2",
         "class TestF:\n    def test_f(self):\n        assert f(1) == 2",
+        "class TestF:\n    def setup_method(self): self.x = 1\n"
+        "    def test_f(self): assert f(self.x) == 2",
+        "class TestF:\n    def setup_method(self, method): self.x = method.__name__\n"
+        "    def test_f(self): assert self.x == 'test_f' and f(1) == 2",
         "from collections import namedtuple\nTestCase = namedtuple('TestCase', 'test_x want')\n"
         "def test_f():\n    for c in [TestCase(1, 2)]:\n        assert f(c.test_x) == c.want",
         case + "        self.assertEqual(f(1), 2)",

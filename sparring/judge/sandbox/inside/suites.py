@@ -69,8 +69,10 @@ def run_defined(names: dict[str, Any]) -> None:
                 function = getattr(value, method)
                 if type(function) is types.FunctionType and function.__code__.co_argcount < 2:
                     case = value()
-                    getattr(case, "setup_method", lambda: None)()
-                    _run(getattr(case, method))
+                    test, setup = getattr(case, method), getattr(value, "setup_method", None)
+                    if setup:  # which may want to know for what
+                        setup(*[case, test][: setup.__code__.co_argcount])
+                    _run(test)
 
 
 def _run(test: Any) -> None:
