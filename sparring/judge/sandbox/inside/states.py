@@ -92,7 +92,7 @@ def _drawn(before: Words, after: Words) -> Words:
         words = twister.getstate()[1]
     twister.setstate((3, before, None))
     twister.getrandbits(32)
-    return twister.getstate()[1]  # type: ignore[no-any-return]
+    return twister.getstate()[1]
 
 
 class Limits:
