@@ -194,10 +194,9 @@ def report(suite: str, results: list[Result]) -> None:
         for r in plain:
             if not r.verdict.passed:
                 print(f"  {r.id}: {r.verdict.status} {r.verdict.kind}: {r.verdict.detail:.150}")
-        total = sum(r.judge_s for r in passed), sum(r.plain_s for r in passed)
-        print(
-            f"  time of all: {total[0]:.2f} s, plain {total[1]:.2f} s: {total[0] / total[1]:.2f} x"
-        )
+        if passed:
+            judged, alone = sum(r.judge_s for r in passed), sum(r.plain_s for r in passed)
+            print(f"  time of all: {judged:.2f} s, plain {alone:.2f} s: {judged / alone:.2f} x")
         if long:
             ratios = sorted(r.ratio for r in long)
             print(
