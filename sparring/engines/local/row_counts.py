@@ -88,6 +88,8 @@ class RowCounts:
     def tile(self, lengths: Sequence[int]) -> int:
         """How many tokens of a row a CPU's attention takes together, where rows have so many new
         ones: keys are gathered for each tile, and a row's last one is padded."""
+        if max(lengths) <= TILE:  # as in most passes over games that go on, of a thousand rows
+            return TILE
         best = min(TILES, key=lambda t: (t + GATHER) * sum(-(-length // t) for length in lengths))
         _, key_heads, width = self._decoder.shape
         group = self._decoder.layers[0].out.weight.shape[1] // (key_heads * width)
